@@ -1,0 +1,26 @@
+# Every target calls tools/house.py, which says what it does; README.md gives the same without make.
+PYTHON ?= python3
+PORT ?= 8000
+HOUSE = $(PYTHON) tools/house.py
+
+.PHONY: help book test test-colab serve repository clean
+help: ## Say what each target does
+	@sed -n 's/^\([a-z-]*\):.*## /make \1: /p' Makefile
+
+book: ## Install in .venv, execute the notebooks, build the book, print the path to open
+	@$(HOUSE) book
+
+test: ## Run every check: style, library, notebooks, a clean build, its pages in a browser
+	@$(HOUSE) test
+
+test-colab: ## Run each notebook alone, from the built wheel, as on Colab
+	@$(HOUSE) test-colab
+
+serve: ## Serve the built book on this machine: PORT=8000
+	@$(HOUSE) serve $(PORT)
+
+repository: ## Set the repository's address everywhere: URL=https://github.com/OWNER/NAME
+	@$(HOUSE) repository "$(URL)"
+
+clean: ## Remove the built book and the caches, but not .venv
+	rm -rf _build build dist *.egg-info .pytest_cache .ruff_cache .hypothesis

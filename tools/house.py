@@ -1,0 +1,302 @@
+"""The book's house-keeping: set up, build, test, serve. `make` and the README both call this file.
+
+Only the standard library is used, and any Python 3.11 or newer can run it: what needs the book's own packages is
+run with the Python of `.venv`, which `setup` makes.
+"""
+
+import argparse
+import contextlib
+import functools
+import hashlib
+import http.server
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+import venv
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+VENV = ROOT / ".venv"
+BIN = VENV / ("Scripts" if os.name == "nt" else "bin")
+PYTHON = BIN / ("python.exe" if os.name == "nt" else "python")
+
+SETUP_TAGS = ["hide-input", "setup"]
+BUILD_OPTIONS = ["--all", "-W", "--keep-going", "--quiet"]
+NBVAL_OPTIONS = ["--nbval-lax", "--nbval-current-env", "-n", "2", "--dist", "loadfile"]
+STRIP_OPTIONS = ["--verify", "--keep-id", "--extra-keys", "metadata.language_info"]
+CHROMES = [
+    "chromium",
+    "chromium-browser",
+    "google-chrome",
+    "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome",
+    r"C:\Program Files\Google\Chrome\Application\chrome.exe",
+]
+
+
+# ---------------------------------------------------------------- steps
+
+
+@contextlib.contextmanager
+def step(what: str) -> Iterator[None]:
+    """Say what is being done, then how many seconds it took."""
+    print(f"==> {what}", flush=True)
+    start = time.perf_counter()
+    yield
+    print(f"    {time.perf_counter() - start:.1f} s: {what}", flush=True)
+
+
+def run(*command: object, **options) -> None:
+    """Run a command in the repository's root; stop with one sentence if it fails."""
+    words = [str(word) for word in command]
+    if subprocess.run(words, cwd=options.pop("cwd", ROOT), **options).returncode:
+        sys.exit(f"Failed: {' '.join(words)}")
+
+
+def python(*arguments: object, **options) -> None:
+    """Run the Python of `.venv` with these arguments."""
+    run(PYTHON, *arguments, **options)
+
+
+def digest(*parts: str | Path) -> str:
+    """Return a hash of strings and of files (name and bytes), folders taken whole."""
+    total = hashlib.sha256()
+    for part in parts:
+        if isinstance(part, str):
+            total.update(part.encode())
+            continue
+        files = part.rglob("*") if part.is_dir() else [part]
+        for file in sorted(f for f in files if f.is_file() and f.suffix != ".pyc"):
+            total.update(str(file.relative_to(ROOT)).encode() + file.read_bytes())
+    return total.hexdigest()
+
+
+def installed_key() -> str:
+    """Return what `.venv` depends on; a changed key means: install again."""
+    files = [ROOT / name for name in ("requirements.txt", "constraints.txt", "pyproject.toml")]
+    return digest(*files, sys.version.split()[0])
+
+
+def setup() -> None:
+    """Make `.venv` with the pinned packages and this repository's own, unless it is up to date."""
+    stamp = VENV / "installed"
+    if stamp.exists() and stamp.read_text() == installed_key():
+        return
+    with step("Installing the pinned packages in .venv"):
+        if not PYTHON.exists():
+            venv.create(VENV, with_pip=True)
+        pip = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+        python(*pip, "-r", "requirements.txt", "-c", "constraints.txt")
+        python(*pip, "--no-deps", "--no-build-isolation", "--editable", ".")
+        stamp.write_text(installed_key())
+
+
+# ---------------------------------------------------------------- book
+
+
+def notebooks(root: Path = ROOT) -> list[Path]:
+    """Return every notebook under book/, without editors' checkpoints."""
+    found = (root / "book").rglob("*.ipynb")
+    return sorted(path for path in found if ".ipynb_checkpoints" not in path.parts)
+
+
+def clean(root: Path = ROOT) -> None:
+    """Empty `_build`, but keep executed notebooks while nothing they depend on has changed.
+
+    The execution cache compares only the cells of a notebook. Its key here adds the library, the
+    stored results, the installed versions and the environment variables the library reads.
+    """
+    build = root / "_build"
+    variables = str(sorted(kv for kv in os.environ.items() if kv[0].startswith("CLUSTERFL_")))
+    key = digest(ROOT / "clusterfl_core", ROOT / "book" / "results", installed_key(), variables)
+    stamp = build / ".jupyter_cache" / "key"
+    keep = stamp.exists() and stamp.read_text() == key
+    for path in build.iterdir() if build.exists() else []:
+        if path.name == ".jupyter_cache" and keep:
+            continue
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+    stamp.parent.mkdir(parents=True, exist_ok=True)
+    stamp.write_text(key)
+
+
+def build_command(root: Path = ROOT) -> list[str]:
+    """Return the command that builds the book: warnings and raising cells make it fail."""
+    return [str(BIN / "jupyter-book"), "build", str(root), *BUILD_OPTIONS]
+
+
+def build() -> None:
+    """Execute the notebooks that need it and build every page from a clean `_build`."""
+    with step("Executing the notebooks and building the pages"):
+        clean()
+        run(*build_command())
+
+
+def book() -> None:
+    """Build the book and print the path to open."""
+    setup()
+    build()
+    print(f"Open {ROOT / '_build' / 'html' / 'index.html'}")
+
+
+def serve(port: int) -> None:
+    """Serve the built book on this machine only."""
+    site = ROOT / "_build" / "html"
+    if not (site / "index.html").exists():
+        sys.exit("There is no built book yet: run `make book` (python tools/house.py book) first.")
+    handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=site)
+    try:
+        server = http.server.ThreadingHTTPServer(("127.0.0.1", port), handler)
+    except OSError as error:
+        sys.exit(f"Port {port} cannot be used ({error.strerror}): choose another, PORT={port + 1}.")
+    print(f"Open http://127.0.0.1:{server.server_port}/ (Ctrl-C stops it)", flush=True)
+    with contextlib.suppress(KeyboardInterrupt):
+        server.serve_forever()
+
+
+# ---------------------------------------------------------------- tests
+
+
+def chromium() -> str | None:
+    """Return the Chromium or Chrome of this machine: $CHROMIUM, or the first of the usual ones."""
+    names = [os.environ["CHROMIUM"]] if os.environ.get("CHROMIUM") else CHROMES
+    return next((path for path in map(shutil.which, names) if path), None)
+
+
+def find_browser() -> None:
+    """Make sure that the page tests have a browser, or say in one sentence what is missing."""
+    if chromium():
+        return
+    with step("No Chromium or Chrome here: playwright fetches its own"):
+        if subprocess.run([PYTHON, "-m", "playwright", "install", "chromium"]).returncode:
+            sys.exit(
+                "The page tests need Chromium or Chrome, found none, and playwright could not fetch"
+                " its own: install Chromium, or set CHROMIUM to its path."
+            )
+
+
+def test() -> None:
+    """Run every check: style, workflows, units, notebooks, a clean build, then its pages."""
+    setup()
+    find_browser()
+    with step("Style of code and notebooks"):
+        python("-m", "ruff", "check", ".")
+        python("-m", "ruff", "format", "--check", ".")
+    with step("Outputs stripped"):
+        run(BIN / "nbstripout", *STRIP_OPTIONS, *notebooks())
+    with step("Workflows are well formed"):
+        workflows = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
+        run(BIN / "check-jsonschema", "--builtin-schema", "vendor.github-workflows", *workflows)
+    with step("Library and house"):
+        python("-m", "pytest", "tests", "-m", "not pages and not colab")
+    with step("Every notebook runs"):
+        python("-m", "pytest", *NBVAL_OPTIONS, *notebooks())
+    build()
+    with step("Built pages in the browser"):
+        python("-m", "pytest", "tests", "-m", "pages")
+
+
+def test_colab() -> None:
+    """Run each notebook as Colab would: alone, from the built wheel, with Colab's ipywidgets."""
+    setup()
+    with step("Notebooks alone, from the wheel"):
+        python("-m", "pytest", "tests", "-m", "colab")
+
+
+# ---------------------------------------------------------------- the repository's address
+
+
+def address(root: Path = ROOT) -> str:
+    """Return the repository's address from _config.yml, "" while it is unset."""
+    text = (root / "_config.yml").read_text(encoding="utf-8")
+    return re.search(r'^  url: "(.*)"', text, re.MULTILINE)[1]
+
+
+def setup_source(root: Path = ROOT) -> str:
+    """Return the setup cell of every notebook: the template with the address filled in."""
+    text = (ROOT / "tools" / "setup_cell.py").read_text(encoding="utf-8").rstrip("\n")
+    return text.replace('REPOSITORY = ""', f'REPOSITORY = "{address(root)}"')
+
+
+def with_setup_cell(notebook: dict, source: str) -> dict:
+    """Return the notebook with `source` as its first code cell, whatever setup cell it had."""
+    cell = {
+        "cell_type": "code",
+        "execution_count": None,
+        "id": "setup",
+        "metadata": {"tags": SETUP_TAGS},
+        "outputs": [],
+        "source": source.splitlines(keepends=True),
+    }
+    cells = [c for c in notebook["cells"] if "setup" not in c["metadata"].get("tags", [])]
+    codes = [i for i, c in enumerate(cells) if c["cell_type"] == "code"]
+    first = codes[0] if codes else len(cells)
+    return {**notebook, "cells": [*cells[:first], cell, *cells[first:]]}
+
+
+def write_block(path: Path, lines: list[str]) -> None:
+    """Replace what stands between the two address markers of a file."""
+    text = path.read_text(encoding="utf-8")
+    marked = re.compile(r"(# address: .*\n)(?:.*\n)*?(# end of address\n)")
+    block = "".join(f"{line}\n" for line in lines)
+    path.write_text(marked.sub(lambda m: m[1] + block + m[2], text), encoding="utf-8")
+
+
+def sync(root: Path = ROOT) -> None:
+    """Write the address of _config.yml into every notebook, pyproject.toml and CITATION.cff."""
+    url = address(root)
+    for path in notebooks(root):
+        old = json.loads(path.read_text(encoding="utf-8"))
+        new = with_setup_cell(old, setup_source(root))
+        if new != old:
+            text = json.dumps(new, indent=1, ensure_ascii=False) + "\n"
+            path.write_text(text, encoding="utf-8")
+            print(f"Wrote the setup cell of {path.relative_to(root)}")
+    urls = ["[project.urls]", f'Repository = "{url}"'] if url else []
+    write_block(root / "pyproject.toml", urls)
+    write_block(root / "CITATION.cff", [f'repository-code: "{url}"'] if url else [])
+
+
+def repository(url: str, root: Path = ROOT) -> None:
+    """Set the repository's address, everywhere it stands."""
+    url = url.strip().removesuffix("/").removesuffix(".git")
+    example = "https://github.com/OWNER/NAME"
+    if not re.fullmatch(r"https://github\.com/[A-Za-z0-9-]+/[A-Za-z0-9._-]+", url) or url == example:
+        sys.exit(f"{url!r} is not a repository's address: give URL={example} with yours in it.")
+    path = root / "_config.yml"
+    text = path.read_text(encoding="utf-8")
+    text = re.sub(r'^  url: ".*"', f'  url: "{url}"', text, flags=re.MULTILINE)
+    text = re.sub(r"^(  use_\w+_button:) false", r"\1 true", text, flags=re.MULTILINE)
+    path.write_text(text, encoding="utf-8")
+    sync(root)
+    print(f"The repository's address is now {url}")
+
+
+# ---------------------------------------------------------------- command line
+
+
+def main() -> None:
+    """Run the subcommand named on the command line."""
+    if sys.version_info < (3, 11):
+        sys.exit(f"Python 3.11 or newer is needed; this is {sys.version.split()[0]}.")
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    commands = parser.add_subparsers(dest="command", required=True)
+    for action in (setup, book, test, test_colab, sync):
+        name = action.__name__.replace("_", "-")
+        commands.add_parser(name, help=action.__doc__.splitlines()[0]).set_defaults(action=action)
+    served = commands.add_parser("serve", help=serve.__doc__)
+    served.add_argument("port", type=int, nargs="?", default=8000)
+    served.set_defaults(action=serve)
+    named = commands.add_parser("repository", help=repository.__doc__)
+    named.add_argument("url")
+    named.set_defaults(action=repository)
+    options = vars(parser.parse_args())
+    del options["command"]
+    options.pop("action")(**options)
+
+
+if __name__ == "__main__":
+    main()
