@@ -26,7 +26,8 @@ BIN = VENV / ("Scripts" if os.name == "nt" else "bin")
 PYTHON = BIN / ("python.exe" if os.name == "nt" else "python")
 
 SETUP_TAGS = ["hide-input", "setup"]
-BUILD_OPTIONS = ["--all", "-W", "--keep-going", "--quiet"]
+COLAB = "https://colab.research.google.com"
+BUILD_OPTIONS = ["--all", "-W", "--keep-going"]
 NBVAL_OPTIONS = ["--nbval-lax", "--nbval-current-env", "-n", "2", "--dist", "loadfile"]
 STRIP_OPTIONS = ["--verify", "--keep-id", "--extra-keys", "metadata.language_info"]
 CHROMES = [
@@ -268,8 +269,8 @@ def repository(url: str, root: Path = ROOT) -> None:
         sys.exit(f"{url!r} is not a repository's address: give URL={example} with yours in it.")
     path = root / "_config.yml"
     text = path.read_text(encoding="utf-8")
-    text = re.sub(r'^  url: ".*"', f'  url: "{url}"', text, flags=re.MULTILINE)
-    text = re.sub(r"^(  use_\w+_button:) false", r"\1 true", text, flags=re.MULTILINE)
+    for line, value in [("url", f'"{url}"'), ("colab_url", f'"{COLAB}"'), (r"use_\w+_button", "true")]:
+        text = re.sub(rf"^(  {line}:) .*", rf"\1 {value}", text, flags=re.MULTILINE)
     path.write_text(text, encoding="utf-8")
     sync(root)
     print(f"The repository's address is now {url}")
