@@ -43,10 +43,14 @@ def frame(figure: Figure, alt: str, dpi: int = 110) -> Frame:
     (b'PNG', 'Two empty axes')
     """
     full, small = io.BytesIO(), io.BytesIO()
+    if figure.get_layout_engine() is None:
+        figure.set_layout_engine("constrained")  # else labels can be cut off
     figure.savefig(full, format="png", dpi=dpi, facecolor="white")
     plt.close(figure)
     with Image.open(full) as picture:
-        picture.convert("RGB").quantize(128, dither=Image.Dither.NONE).save(small, "PNG", optimize=True)
+        picture.convert("RGB").quantize(128, dither=Image.Dither.NONE).save(
+            small, "PNG", optimize=True
+        )
     return small.getvalue(), alt
 
 
@@ -93,7 +97,10 @@ def player(
     )
     play = ipywidgets.Play(max=last, interval=600)
     choice = ipywidgets.ToggleButtons(
-        options=list(lengths), description=choice_label or "", style={"button_width": "auto"}
+        options=list(lengths),
+        description=choice_label or "",
+        style={"button_width": "auto"},
+        layout={"width": "auto"},
     )
     link = _linked if hasattr(ipywidgets, "Stack") else _observed
     shown = link(pictures, slider, play, choice)

@@ -1,0 +1,181 @@
+"""What is asked of a built page, each question a function that returns the problems it found."""
+
+import contextlib
+import functools
+import http.server
+import os
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import house
+from playwright.sync_api import Browser, Page, sync_playwright
+
+AXE = Path(__file__).parent / "vendor" / "axe.min.js"
+WIDE, PHONE = {"width": 1200, "height": 900}, {"width": 390, "height": 844}
+FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE 127.0.0.1",
+]
+
+
+class QuietHandler(http.server.SimpleHTTPRequestHandler):
+    """A file server that does not log."""
+
+    def log_message(self, *_):
+        """Say nothing."""
+
+
+@contextlib.contextmanager
+def served(folder: Path) -> Iterator[str]:
+    """Serve a folder on loopback and give its address."""
+    handler = functools.partial(QuietHandler, directory=folder)
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}/"
+        server.shutdown()
+
+
+@contextlib.contextmanager
+def chromium() -> Iterator[Browser]:
+    """Start the machine's Chromium, or playwright's own where there is none."""
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=house.chromium(), args=FLAGS)
+        yield browser
+        browser.close()
+
+
+@contextlib.contextmanager
+def visited(browser: Browser, base: str, path: str, dark: bool = False, size: dict = WIDE):
+    """Open a page and give it, with the list of its problems: errors and requests that leave."""
+    scheme = "dark" if dark else "light"
+    context = browser.new_context(color_scheme=scheme, viewport=size, reduced_motion="reduce")
+    page, problems = context.new_page(), []
+    home = (base, "data:", "blob:")
+
+    def on_request(request):
+        if not request.url.startswith(home):
+            problems.append(f"request leaves: {request.url}")
+
+    def on_console(message):
+        if message.type == "error":
+            problems.append(f"console: {message.text} {message.location.get('url', '')}")
+
+    page.on("request", on_request)
+    page.on("console", on_console)
+    page.on("pageerror", lambda error: problems.append(f"error: {error}"))
+    page.goto(base + path, wait_until="load")
+    page.evaluate("() => window.MathJax?.startup?.promise")
+    yield page, problems
+    context.close()
+
+
+def missing_alts(page: Page) -> list[str]:
+    """Return the images that say nothing to a reader who does not see them."""
+    found = page.eval_on_selector_all(
+        "main img", "all => all.filter(i => !i.alt.trim()).map(i => i.src.slice(0, 80))"
+    )
+    return [f"no alt text: {src}" for src in found]
+
+
+def unreadable_math(page: Page, source: str) -> list[str]:
+    """Return what is wrong with the mathematics: not rendered, or rendered as an error."""
+    if 'class="math' not in source:
+        return []
+    if not page.locator("mjx-container").count():
+        return ["mathematics not rendered"]
+    return [f"bad formula: {text}" for text in page.locator("mjx-merror").all_inner_texts()]
+
+
+def inaccessible(page: Page) -> list[str]:
+    """Return axe-core's serious and critical findings."""
+    page.evaluate(AXE.read_text(encoding="utf-8"))
+    found = page.evaluate("axe.run({resultTypes: ['violations']}).then(r => r.violations)")
+    return [
+        f"{rule['impact']}: {rule['id']}: {node['html'][:200]}"
+        for rule in found
+        if rule["impact"] in ("serious", "critical")
+        for node in rule["nodes"]
+    ]
+
+
+def overflowing(page: Page) -> list[str]:
+    """Return what is wider than the screen and not in a box that scrolls to all of it."""
+    return page.evaluate(
+        """() => {
+          const width = document.documentElement.clientWidth, found = [];
+          if (document.documentElement.scrollWidth > width) found.push("the page scrolls sideways");
+          const scroller = e => !e.matches("body *") ? null :
+            ["auto", "scroll"].includes(getComputedStyle(e).overflowX) ? e : scroller(e.parentElement);
+          for (const e of document.querySelectorAll("main article *:not(mjx-assistive-mml, mjx-assistive-mml *)")) {
+            const box = e.getBoundingClientRect(), around = scroller(e.parentElement);
+            const out = around ? box.left < around.getBoundingClientRect().left - 1 : box.right > width + 1;
+            if (box.width && out) found.push(`cut off: ${e.outerHTML.slice(0, 120)}`);
+          }
+          return found;
+        }"""
+    )
+
+
+def shown(player) -> tuple[str, str]:
+    """Return the picture and the alt text that a player shows."""
+    image = player.locator("img").first
+    return image.get_attribute("src"), image.get_attribute("alt")
+
+
+def unmoved(player, what: str, before: tuple[str, str]) -> list[str]:
+    """Return what did not change within five seconds after a control was moved."""
+    for _ in range(100):
+        picture, alt = shown(player)
+        if picture != before[0] and alt != before[1]:
+            return []
+        player.page.wait_for_timeout(50)
+    return [f"{what} does not change picture and alt text"]
+
+
+def stuck_players(page: Page, source: str) -> list[str]:
+    """Return what does not move: each player by keyboard, mouse, Play and choice."""
+    widgets = source.count("application/vnd.jupyter.widget-view+json")
+    if not widgets:
+        return []
+    page.wait_for_function("n => document.querySelectorAll('.widget-subarea').length == n", arg=widgets)
+    page.wait_for_selector(".widget-play")
+    problems = []
+    for player in page.locator(".widget-subarea").filter(has=page.locator(".widget-play")).all():
+        player.scroll_into_view_if_needed()
+        handle, track = player.locator(".noUi-handle"), player.locator(".noUi-base")
+
+        handle.focus()
+        page.keyboard.press("Home")
+        page.wait_for_timeout(100)
+        before = shown(player)
+        page.keyboard.press("ArrowRight")
+        problems += unmoved(player, "an arrow key", before)
+
+        before, box = shown(player), track.bounding_box()
+        page.mouse.click(box["x"] + 0.98 * box["width"], box["y"] + box["height"] / 2)
+        problems += unmoved(player, "a click", before)
+
+        before = shown(player)
+        handle.hover()  # waits until the handle stands still
+        page.mouse.down()
+        page.mouse.move(box["x"], box["y"] + box["height"] / 2, steps=5)
+        page.mouse.up()
+        problems += unmoved(player, "dragging", before)
+
+        before = shown(player)
+        player.get_by_role("button", name="Play or pause").click()
+        problems += unmoved(player, "Play", before)
+        player.get_by_role("button", name="Stop").click()
+
+        for button in player.locator(".widget-toggle-button:not(.mod-active)").all()[:1]:
+            before = shown(player)
+            button.click()
+            problems += unmoved(player, "the choice", before)
+    return problems
