@@ -1,0 +1,50 @@
+"""Clustered federated learning: three algorithms, faithful to their papers, small enough to read.
+
+An algorithm is a frozen dataclass of settings with four functions, ``init``, ``plan``,
+``client_step`` and ``absorb``; :func:`run` plays it on a :class:`Federation`.
+"""
+
+from clusterfl_core import (
+    banks,
+    baselines,
+    data,
+    evaluation,
+    federation,
+    ifca,
+    interactive,
+    local,
+    models,
+    plotting,
+    populations,
+    simulation,
+)
+from clusterfl_core.baselines import FedAvg, LocalOnly
+from clusterfl_core.federation import Clients, Federation
+from clusterfl_core.ifca import IFCA
+from clusterfl_core.local import LocalSGD
+from clusterfl_core.simulation import Run, run
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "IFCA",
+    "Clients",
+    "FedAvg",
+    "Federation",
+    "LocalOnly",
+    "LocalSGD",
+    "Run",
+    "banks",
+    "baselines",
+    "data",
+    "evaluation",
+    "federation",
+    "ifca",
+    "interactive",
+    "local",
+    "models",
+    "plotting",
+    "populations",
+    "run",
+    "simulation",
+]

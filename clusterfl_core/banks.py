@@ -1,0 +1,140 @@
+"""Banks: many models of one architecture, stacked.
+
+A bank holds the k cluster models of a server, or the b local models of the clients that work in a
+round: one dict from parameter name to a tensor [k, *shape]. Stacking is what lets one operation
+act on all of them.
+"""
+
+import copy
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+
+
+@dataclass(frozen=True)
+class Bank:
+    """k models of one architecture.
+
+    Parameters
+    ----------
+    model : torch.nn.Module
+        The architecture; its own parameters are not used.
+    tensors : dict of Tensor [k, ...]
+        The parameters by name, one row a model.
+
+    Raises
+    ------
+    ValueError
+        If the names or shapes are not those of the architecture.
+    """
+
+    model: nn.Module
+    tensors: dict
+
+    def __post_init__(self):
+        needed = {name: tuple(p.shape) for name, p in self.model.named_parameters()}
+        got = {name: tuple(tensor.shape[1:]) for name, tensor in self.tensors.items()}
+        if needed != got:
+            raise ValueError(f"the model has parameters {needed}, the bank holds {got}")
+        if len({len(tensor) for tensor in self.tensors.values()}) != 1:
+            raise ValueError("every tensor of a bank needs the same number of rows")
+
+    @classmethod
+    def initialize(cls, model, count, generator):
+        """Draw fresh models.
+
+        Each part of the model is drawn by its own ``reset_parameters``, which for PyTorch's
+        layers is PyTorch's default initialisation. ``model`` itself is left unchanged.
+
+        Parameters
+        ----------
+        model : torch.nn.Module
+        count : int
+            k, the number of models.
+        generator : torch.Generator
+            Source of one seed a model.
+        """
+        rows = []
+        for seed in torch.randint(2**62, (count,), generator=generator).tolist():
+            fresh = copy.deepcopy(model)
+            with torch.random.fork_rng(devices=[]):
+                torch.manual_seed(seed)
+                for part in fresh.modules():
+                    if hasattr(part, "reset_parameters"):
+                        part.reset_parameters()
+            rows.append({name: p.detach() for name, p in fresh.named_parameters()})
+        return cls(model, {name: torch.stack([row[name] for row in rows]) for name in rows[0]})
+
+    @classmethod
+    def concatenate(cls, parts):
+        """Several banks of one architecture as one, in order."""
+        first = parts[0]
+        joined = {name: torch.cat([part.tensors[name] for part in parts]) for name in first.tensors}
+        return cls(first.model, joined)
+
+    def __len__(self):
+        return len(next(iter(self.tensors.values())))
+
+    @property
+    def dtype(self):
+        """The floating type of the parameters."""
+        return next(iter(self.tensors.values())).dtype
+
+    def map(self, function, *others):
+        """A bank whose tensors are ``function`` of this bank's and the others' tensors."""
+        new = {
+            name: function(tensor, *(other.tensors[name] for other in others))
+            for name, tensor in self.tensors.items()
+        }
+        return Bank(self.model, new)
+
+    def take(self, rows):
+        """The models in these rows, in this order; rows may repeat."""
+        return self.map(lambda tensor: tensor[rows])
+
+    def to(self, where):
+        """The same bank on another device or in another floating type."""
+        return self.map(lambda tensor: tensor.to(where))
+
+    def mean(self, weights=None):
+        """Average of the models, as a bank of one.
+
+        Parameters
+        ----------
+        weights : Tensor [k], optional
+            Non-negative, not all zero; they are normalised to sum to one. Default: equal weights.
+        """
+        if weights is None:
+            weights = torch.ones(len(self))
+        shares = weights.to(self.dtype) / weights.sum()
+        return self.map(lambda tensor: torch.tensordot(shares.to(tensor), tensor, dims=1)[None])
+
+    def flatten(self):
+        """All parameters of each model as one row: Tensor [k, p], in the order of the names."""
+        return torch.cat([tensor.flatten(1) for tensor in self.tensors.values()], 1)
+
+    def unflatten(self, rows):
+        """The inverse of :meth:`flatten`: a bank of this architecture from rows [k, p]."""
+        parts = rows.split([tensor[0].numel() for tensor in self.tensors.values()], 1)
+        shaped = {
+            name: part.reshape(len(rows), *tensor.shape[1:])
+            for (name, tensor), part in zip(self.tensors.items(), parts, strict=True)
+        }
+        return Bank(self.model, shaped)
+
+    def distances(self, other):
+        """Euclidean distances between all models of two banks: Tensor [k, k']."""
+        return (self.flatten()[:, None] - other.flatten()[None]).norm(dim=2)
+
+    def module(self, index):
+        """One model of the bank as a ``torch.nn.Module`` of its own."""
+        filled = copy.deepcopy(self.model)
+        with torch.no_grad():
+            for name, parameter in filled.named_parameters():
+                parameter.data = self.tensors[name][index].clone()
+        return filled
+
+    def bytes_of_one(self):
+        """Bytes of the parameters of one model."""
+        return sum(tensor[0].numel() * tensor.element_size() for tensor in self.tensors.values())

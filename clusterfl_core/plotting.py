@@ -1,0 +1,104 @@
+"""Figures in one style: the same colour for the same cluster or algorithm in every chapter."""
+
+import matplotlib.pyplot as plt
+import numpy as np
+
+# Okabe and Ito's palette: told apart with any colour vision, and by lightness in grey.
+CLUSTERS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
+MARKERS = ("o", "s", "^", "D", "v", "P")
+ALGORITHMS = {
+    "IFCA": "#0072B2",
+    "CFL": "#009E73",
+    "FedSoft": "#CC79A7",
+    "FedEM": "#E69F00",
+    "OneShot": "#56B4E9",
+    "FedAvg": "#D55E00",
+    "LocalOnly": "#6E6E6E",
+}
+DASHES = {
+    "IFCA": "-",
+    "CFL": "-",
+    "FedSoft": "-",
+    "FedEM": "-.",
+    "OneShot": "-.",
+    "FedAvg": "--",
+    "LocalOnly": ":",
+}
+
+
+def style():
+    """Set the book's look for all figures that follow."""
+    plt.rcParams.update(
+        {
+            "figure.figsize": (6.4, 3.6),
+            "figure.dpi": 110,
+            "figure.constrained_layout.use": True,
+            "figure.facecolor": "white",
+            "axes.spines.top": False,
+            "axes.spines.right": False,
+            "axes.grid": True,
+            "axes.axisbelow": True,
+            "grid.color": "#e4e4e4",
+            "font.size": 11,
+            "legend.frameon": False,
+            "lines.linewidth": 2,
+        }
+    )
+
+
+def curves(axis, runs, key):
+    """Draw one quantity of the history of several runs, one line an algorithm.
+
+    Parameters
+    ----------
+    axis : matplotlib axes
+    runs : dict of str to Run or list of Run
+        Runs by the name of their algorithm; of several runs the mean is drawn, with a band from
+        the lowest to the highest.
+    key : str
+        A key of the history records, for example ``accuracy``.
+    """
+    for name, group in runs.items():
+        group = group if isinstance(group, list) else [group]
+        rounds = [record["round"] for record in group[0].history]
+        values = np.array([[record[key] for record in one.history] for one in group])
+        color = ALGORITHMS[name]
+        axis.plot(rounds, values.mean(0), DASHES[name], color=color, label=name)
+        if len(group) > 1:
+            axis.fill_between(rounds, values.min(0), values.max(0), color=color, alpha=0.15, lw=0)
+    axis.set_xlabel("round")
+
+
+def identity_table(axis, identities, clusters):
+    """Draw which model each client chose (one row), over its true cluster (the other row).
+
+    Parameters
+    ----------
+    axis : matplotlib axes
+    identities, clusters : sequence of int [m]
+        Chosen model and true cluster of each client. The numbers stand in the squares as well.
+    """
+    for row, values in enumerate((clusters, identities)):
+        for i, value in enumerate(values):
+            color = CLUSTERS[int(value)] if int(value) >= 0 else "#dddddd"
+            axis.add_patch(plt.Rectangle((i - 0.46, row - 0.42), 0.92, 0.84, color=color, lw=0))
+            axis.text(i, row, int(value), ha="center", va="center", color="white", fontsize=7)
+    axis.set(xlim=(-0.6, len(clusters) - 0.4), ylim=(1.6, -0.6), xlabel="client")
+    axis.set_yticks([0, 1], ["true cluster", "chosen model"])
+    axis.grid(False)
+    axis.spines[:].set_visible(False)
+
+
+def image_grid(axes, images, titles):
+    """Show small images side by side.
+
+    Parameters
+    ----------
+    axes : sequence of matplotlib axes
+    images : Tensor [count, height, width]
+    titles : sequence of str
+    """
+    for axis, image, title in zip(np.ravel(axes), images, titles, strict=True):
+        axis.imshow(image, cmap="gray_r")
+        axis.set_title(title, fontsize=9)
+        axis.set_axis_off()

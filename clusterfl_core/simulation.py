@@ -1,0 +1,290 @@
+"""Run an algorithm on a federation, round after round, on one machine.
+
+The loop is the contract of every algorithm: ``plan``, ``client_step``, ``absorb``. Clients are
+handled in chunks, as one batch of tensors; nothing that a client computes depends on the chunk.
+"""
+
+import pickle
+import sys
+import time
+from dataclasses import dataclass, is_dataclass
+from pathlib import Path
+
+import torch
+from torch import nn
+from tqdm import tqdm
+
+from clusterfl_core import banks, baselines, evaluation, ifca, local, models
+from clusterfl_core import federation as wire
+from clusterfl_core.data import write_whole
+
+CHUNK = 256  # clients handled as one batch
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a run was, and what came of it.
+
+    Parameters
+    ----------
+    algorithm
+        The settings.
+    seed : int
+        The seed that fixed everything.
+    data : str
+        Fingerprint of the federation's data.
+    state
+        The state after the last round.
+    history : list of dict
+        One record a round: ``round`` (from 1), ``train_loss`` (mean over the clients that worked,
+        of the loss they started the round from), ``accuracy`` (or ``error`` for regression: mean
+        over the test clients, after the round), ``identity_accuracy`` (where the truth is known),
+        ``empty`` (clusters nobody chose), ``bytes_down``, ``bytes_up``, ``seconds``.
+    """
+
+    algorithm: object
+    seed: int
+    data: str
+    state: object
+    history: list
+
+    @property
+    def models(self):
+        """The bank of models after the last round."""
+        return self.state.bank
+
+    @property
+    def assignments(self):
+        """Which model of the bank is each client's: LongTensor [m]; -1 if never asked."""
+        return self.state.assignments
+
+    def save(self, path):
+        """Write the run to a file, whole or not at all."""
+        write_whole(path, lambda file: torch.save(self, file))
+
+    @classmethod
+    def load(cls, path):
+        """Read a saved run.
+
+        Only data and the classes of this package are read, so a file from elsewhere cannot run
+        code. A model class of your own must be named first, with
+        ``torch.serialization.add_safe_globals([MyModel])``.
+
+        Raises
+        ------
+        FileNotFoundError
+            If there is no such file.
+        ValueError
+            If the file is not a saved run, is cut short, or holds foreign classes.
+        """
+        try:
+            with torch.serialization.safe_globals(_own_classes()):
+                found = torch.load(path, weights_only=True)
+        except (RuntimeError, EOFError, pickle.UnpicklingError) as error:
+            reason = str(error).split("\n")[0][:200]
+            raise ValueError(
+                f"{path} is not a run saved by this package, or it is cut short: {reason}"
+            ) from error
+        if not isinstance(found, cls):
+            raise ValueError(f"{path} holds a {type(found).__name__}, not a saved run")
+        return found
+
+
+def _own_classes():
+    modules = (banks, baselines, wire, ifca, local, models, sys.modules[__name__])
+    own = [
+        value
+        for module in modules
+        for value in vars(module).values()
+        if isinstance(value, type) and (is_dataclass(value) or issubclass(value, nn.Module))
+    ]
+    return [*own, nn.Linear, set]
+
+
+class Diverged(FloatingPointError):
+    """A loss became infinite or NaN. ``run`` holds everything up to the round before."""
+
+    def __init__(self, message, run):
+        super().__init__(message)
+        self.run = run
+
+
+def run(algorithm, federation, rounds, *, seed=0, device="auto", progress=True, checkpoint=None):
+    """Run an algorithm on a federation.
+
+    Parameters
+    ----------
+    algorithm
+        Settings: IFCA, FedAvg, LocalOnly, ...
+    federation : Federation
+        Clients, test clients, and the truth for evaluation.
+    rounds : int
+        T, the number of rounds in all, at least 1.
+    seed : int
+        Fixes initialisation, client sampling and batches.
+    device : str
+        "auto" (CUDA where there is one, else CPU) or a name that torch knows.
+    progress : bool
+        Show a progress bar where somebody watches (a terminal or a live notebook), never in an
+        executed page or a log. It is removed at the end.
+    checkpoint : path, optional
+        File to which the run is written after each round. If it exists, the run goes on from it;
+        it must be of the same algorithm, data and seed.
+
+    Returns
+    -------
+    Run
+
+    Raises
+    ------
+    ValueError
+        If an argument is out of bounds, or the checkpoint is of another run (it stays as it is).
+    Diverged
+        If a loss became infinite or NaN.
+    """
+    if rounds < 1:
+        raise ValueError(f"rounds must be at least 1, got {rounds}")
+    if seed < 0:
+        raise ValueError(f"seed must not be negative, got {seed}")
+    data = federation.fingerprint()
+    done = Run(algorithm, seed, data, algorithm.init(federation, seed), [])
+    if checkpoint is not None and Path(checkpoint).exists():
+        done = _resume(checkpoint, done, rounds)
+    device = _device(device)
+    bar = tqdm(
+        total=rounds,
+        initial=done.state.round,
+        desc=type(algorithm).__name__,
+        unit="round",
+        leave=False,
+        delay=1,
+        disable=not (progress and _somebody_watches()),
+    )
+    with bar:
+        while done.state.round < rounds:
+            done = _one_more(done, federation, device)
+            if checkpoint is not None:
+                done.save(checkpoint)
+            bar.update()
+    return done
+
+
+def restarts(algorithm, federation, rounds, *, seeds, progress=True):
+    """Run from several initialisations and keep the one with the lowest final training loss.
+
+    IFCA's remedy for a bad start (section 6.1). The choice looks at training losses only.
+
+    Parameters
+    ----------
+    algorithm, federation, rounds, progress
+        As in :func:`run`.
+    seeds : iterable of int
+        One run a seed.
+
+    Returns
+    -------
+    best : Run
+        The run whose final models have the lowest mean training loss over all clients.
+    losses : dict of int to float
+        That loss for each seed.
+    """
+    seeds = list(seeds)
+    if not seeds:
+        raise ValueError("seeds must name at least one seed")
+    runs = {s: run(algorithm, federation, rounds, seed=s, progress=progress) for s in seeds}
+    losses = {s: training_loss(one, federation) for s, one in runs.items()}
+    return runs[min(losses, key=losses.get)], losses
+
+
+def training_loss(run, federation):
+    """Mean over the clients of the lowest loss among the run's models on their training data."""
+    return float(local.loss_matrix(run.models, federation.train).min(1).values.mean())
+
+
+def round_trip(algorithm, state, clients, device="cpu"):
+    """One round trip of any algorithm: plan, client step in chunks, absorb.
+
+    Parameters
+    ----------
+    algorithm, state
+        Settings and the state to start from.
+    clients : Clients
+        All clients of the federation, row i holding the client with id i.
+    device : torch.device or str
+
+    Returns
+    -------
+    state, jobs, replies
+        The next state, and what travelled. The state's round is over when its ``round`` has grown.
+    """
+    jobs = algorithm.plan(state)
+    sent = jobs.to(device)
+    parts = []
+    for rows in torch.arange(len(jobs.clients)).split(CHUNK):
+        part = sent.take(rows)
+        parts.append(algorithm.client_step(part, clients.take(part.clients).to(device)).to("cpu"))
+    replies = wire.Replies.join(parts)
+    return algorithm.absorb(state, replies), jobs, replies
+
+
+def _one_more(done, federation, device):
+    started, down, up = time.perf_counter(), 0, 0
+    state = done.state
+    while state.round == done.state.round:
+        state, jobs, replies = round_trip(done.algorithm, state, federation.train, device)
+        sent, answered = wire.traffic(jobs, replies)
+        down, up = down + sent, up + answered
+    losses = replies.values["loss"]
+    if not losses.isfinite().all():
+        client = int(replies.clients[~losses.isfinite()][0])
+        raise Diverged(
+            f"round {state.round}: the loss of client {client} is not finite; the step size "
+            f"{done.algorithm.local.step_size} is probably too large. Everything up to round "
+            f"{done.state.round} is in this error's .run",
+            done,
+        )
+    quality = evaluation.score(done.algorithm, state, federation)
+    record = {"round": state.round, "train_loss": float(losses.mean())}
+    record["accuracy" if federation.classes else "error"] = float(quality.mean())
+    if federation.clusters is not None:
+        found = evaluation.identity_accuracy(state.assignments, federation.clusters)
+        record["identity_accuracy"] = found
+    if hasattr(state, "empty"):
+        record["empty"] = int((state.empty > 0).sum())
+    record |= {"bytes_down": down, "bytes_up": up, "seconds": time.perf_counter() - started}
+    return Run(done.algorithm, done.seed, done.data, state, [*done.history, record])
+
+
+def _resume(checkpoint, fresh, rounds):
+    found = Run.load(checkpoint)
+    for name in ("algorithm", "seed", "data"):
+        was, now = getattr(found, name), getattr(fresh, name)
+        if repr(was) != repr(now):
+            raise ValueError(
+                f"{checkpoint} belongs to another run: its {name} is {was}, not {now}; "
+                "name another file, or delete this one to start anew"
+            )
+    if found.state.round > rounds:
+        raise ValueError(
+            f"{checkpoint} is {found.state.round} rounds into its run, more than rounds={rounds}"
+        )
+    return found
+
+
+def _device(name):
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    return torch.device(name)
+
+
+def _somebody_watches():
+    """Tell a terminal or a live notebook (True) from an executed page, a test or a log (False).
+
+    A front end with a person in front of it lets the kernel ask questions; programs that execute
+    notebooks do not.
+    """
+    ipython = sys.modules.get("IPython")
+    shell = ipython.get_ipython() if ipython else None
+    if shell is not None and hasattr(shell, "kernel"):
+        return bool(getattr(shell.kernel, "_allow_stdin", True))
+    return sys.stderr.isatty()
