@@ -111,18 +111,17 @@ def _read(name, path):
 def _fetch(name, path):
     from torchvision.datasets import MNIST
 
-    sources = {"mnist": MNIST}
     downloads = path.parent / f"{name}-download"
     for attempt in range(ATTEMPTS):
         try:
-            parts = [
-                sources[name](downloads, train=train, download=True) for train in (True, False)
-            ]
+            train = MNIST(downloads, train=True, download=True)
+            test = MNIST(downloads, train=False, download=True)
             break
         except (OSError, RuntimeError) as error:
             if attempt == ATTEMPTS - 1:
+                reason = str(error).strip().splitlines()[0]
                 raise Unavailable(
-                    f"{name} could not be downloaded ({error}); what works without it: the data "
+                    f"{name} could not be downloaded ({reason}); what works without it: the data "
                     f"set 'digits', or a file {path} copied from another machine"
                 ) from error
             time.sleep(2**attempt)
