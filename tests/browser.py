@@ -3,7 +3,6 @@
 import contextlib
 import functools
 import http.server
-import os
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +12,7 @@ from playwright.sync_api import Browser, Page, sync_playwright
 
 AXE = Path(__file__).parent / "vendor" / "axe.min.js"
 WIDE, PHONE = {"width": 1200, "height": 900}, {"width": 390, "height": 844}
+PATIENCE = 5.0  # seconds that a picture has to change
 FLAGS = [
     "--no-sandbox",
     "--disable-gpu",
@@ -111,11 +111,14 @@ def overflowing(page: Page) -> list[str]:
         """() => {
           const width = document.documentElement.clientWidth, found = [];
           if (document.documentElement.scrollWidth > width) found.push("the page scrolls sideways");
-          const scroller = e => !e.matches("body *") ? null :
-            ["auto", "scroll"].includes(getComputedStyle(e).overflowX) ? e : scroller(e.parentElement);
-          for (const e of document.querySelectorAll("main article *:not(mjx-assistive-mml, mjx-assistive-mml *)")) {
+          const scrolls = e => ["auto", "scroll"].includes(getComputedStyle(e).overflowX);
+          const scroller = e =>
+            !e.matches("body *") ? null : scrolls(e) ? e : scroller(e.parentElement);
+          const hidden = "mjx-assistive-mml, mjx-assistive-mml *";  // for screen readers only
+          for (const e of document.querySelectorAll(`main article *:not(${hidden})`)) {
             const box = e.getBoundingClientRect(), around = scroller(e.parentElement);
-            const out = around ? box.left < around.getBoundingClientRect().left - 1 : box.right > width + 1;
+            const start = around?.getBoundingClientRect().left ?? 0;
+            const out = around ? box.left < start - 1 : box.right > width + 1;
             if (box.width && out) found.push(`cut off: ${e.outerHTML.slice(0, 120)}`);
           }
           return found;
@@ -130,8 +133,8 @@ def shown(player) -> tuple[str, str]:
 
 
 def unmoved(player, what: str, before: tuple[str, str]) -> list[str]:
-    """Return what did not change within five seconds after a control was moved."""
-    for _ in range(100):
+    """Return what did not change although a control was moved."""
+    for _ in range(round(PATIENCE / 0.05)):
         picture, alt = shown(player)
         if picture != before[0] and alt != before[1]:
             return []
@@ -144,7 +147,9 @@ def stuck_players(page: Page, source: str) -> list[str]:
     widgets = source.count("application/vnd.jupyter.widget-view+json")
     if not widgets:
         return []
-    page.wait_for_function("n => document.querySelectorAll('.widget-subarea').length == n", arg=widgets)
+    page.wait_for_function(
+        "n => document.querySelectorAll('.widget-subarea').length == n", arg=widgets
+    )
     page.wait_for_selector(".widget-play")
     problems = []
     for player in page.locator(".widget-subarea").filter(has=page.locator(".widget-play")).all():

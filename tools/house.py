@@ -1,7 +1,7 @@
 """The book's house-keeping: set up, build, test, serve. `make` and the README both call this file.
 
-Only the standard library is used, and any Python 3.11 or newer can run it: what needs the book's own packages is
-run with the Python of `.venv`, which `setup` makes.
+Only the standard library is used, and any Python 3.11 or newer can run it: what needs the book's
+own packages is run with the Python of `.venv`, which `setup` makes.
 """
 
 import argparse
@@ -19,6 +19,9 @@ import time
 import venv
 from collections.abc import Iterator
 from pathlib import Path
+
+if sys.version_info < (3, 11):  # noqa: UP036 (an older Python must say so, not fail below)
+    sys.exit(f"Python 3.11 or newer is needed; this is {sys.version.split()[0]}.")
 
 ROOT = Path(__file__).resolve().parents[1]
 VENV = ROOT / ".venv"
@@ -103,6 +106,12 @@ def notebooks(root: Path = ROOT) -> list[Path]:
     """Return every notebook under book/, without editors' checkpoints."""
     found = (root / "book").rglob("*.ipynb")
     return sorted(path for path in found if ".ipynb_checkpoints" not in path.parts)
+
+
+def contents(root: Path = ROOT) -> list[str]:
+    """Return the pages that _toc.yml lists, as paths without suffix, the front page first."""
+    text = (root / "_toc.yml").read_text(encoding="utf-8")
+    return re.findall(r"^[ -]*(?:root|file): *(\S+)", text, re.MULTILINE)
 
 
 def clean(root: Path = ROOT) -> None:
@@ -265,11 +274,18 @@ def repository(url: str, root: Path = ROOT) -> None:
     """Set the repository's address, everywhere it stands."""
     url = url.strip().removesuffix("/").removesuffix(".git")
     example = "https://github.com/OWNER/NAME"
-    if not re.fullmatch(r"https://github\.com/[A-Za-z0-9-]+/[A-Za-z0-9._-]+", url) or url == example:
+    if (
+        not re.fullmatch(r"https://github\.com/[A-Za-z0-9-]+/[A-Za-z0-9._-]+", url)
+        or url == example
+    ):
         sys.exit(f"{url!r} is not a repository's address: give URL={example} with yours in it.")
     path = root / "_config.yml"
     text = path.read_text(encoding="utf-8")
-    for line, value in [("url", f'"{url}"'), ("colab_url", f'"{COLAB}"'), (r"use_\w+_button", "true")]:
+    for line, value in [
+        ("url", f'"{url}"'),
+        ("colab_url", f'"{COLAB}"'),
+        (r"use_\w+_button", "true"),
+    ]:
         text = re.sub(rf"^(  {line}:) .*", rf"\1 {value}", text, flags=re.MULTILINE)
     path.write_text(text, encoding="utf-8")
     sync(root)
@@ -281,8 +297,6 @@ def repository(url: str, root: Path = ROOT) -> None:
 
 def main() -> None:
     """Run the subcommand named on the command line."""
-    if sys.version_info < (3, 11):
-        sys.exit(f"Python 3.11 or newer is needed; this is {sys.version.split()[0]}.")
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     commands = parser.add_subparsers(dest="command", required=True)
     for action in (setup, book, test, test_colab, sync):

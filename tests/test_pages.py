@@ -1,0 +1,82 @@
+"""The built book in a browser, without a kernel and without a network: run `make book` first."""
+
+import browser as browsing
+import house
+import pytest
+from browser import PHONE, WIDE, visited
+
+pytestmark = pytest.mark.pages
+
+SITE = house.ROOT / "_build" / "html"
+PAGES = sorted(
+    path.relative_to(SITE).as_posix()
+    for path in SITE.rglob("*.html")
+    if "_static" not in path.parts and path != SITE / "index.html"
+)
+SOURCES = {page: (SITE / page).read_text(encoding="utf-8") for page in PAGES}
+PLAYED = [page for page in PAGES if "widget-view+json" in SOURCES[page]]
+
+
+@pytest.fixture(scope="module")
+def http():
+    with browsing.served(SITE) as base:
+        yield base
+
+
+def test_every_source_has_its_page():
+    missing = [path for path in house.contents() if f"{path}.html" not in PAGES]
+    assert not missing, f"not built: {missing}"
+
+
+@pytest.mark.parametrize("size", [WIDE, PHONE], ids=["wide", "phone"])
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize("page", PAGES)
+def test_page_over_http(browser, http, page, dark, size):
+    with visited(browser, http, page, dark, size) as (tab, problems):
+        problems += browsing.missing_alts(tab)
+        problems += browsing.unreadable_math(tab, SOURCES[page])
+        problems += browsing.overflowing(tab)
+        problems += browsing.inaccessible(tab)
+    assert problems == []
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_page_from_a_file(browser, page):
+    with visited(browser, f"{SITE.as_uri()}/", page) as (tab, problems):
+        problems += browsing.unreadable_math(tab, SOURCES[page])
+    assert problems == []
+
+
+@pytest.mark.parametrize("page", PLAYED)
+def test_players_over_http_on_a_wide_screen(browser, http, page):
+    with visited(browser, http, page) as (tab, problems):
+        problems += browsing.stuck_players(tab, SOURCES[page])
+    assert problems == []
+
+
+@pytest.mark.parametrize("page", PLAYED)
+def test_players_from_a_file_on_a_dark_phone(browser, page):
+    with visited(browser, f"{SITE.as_uri()}/", page, dark=True, size=PHONE) as (tab, problems):
+        problems += browsing.stuck_players(tab, SOURCES[page])
+        problems += browsing.overflowing(tab)
+    assert problems == []
+
+
+def test_front_page_leads_into_the_book(browser, http):
+    with visited(browser, http, "index.html") as (tab, problems):
+        tab.wait_for_url(f"**/{house.contents()[0]}.html")
+    assert problems == []
+
+
+def test_search_finds_the_first_page(browser, http):
+    with visited(browser, http, "search.html?q=learning") as (tab, problems):
+        tab.locator("#search-results li a").first.wait_for()
+    assert problems == []
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if page.startswith("book/")])
+def test_buttons_lead_to_the_address_or_are_absent(page):
+    url = house.address()
+    found = "https://colab.research.google.com/github" in SOURCES[page]
+    assert found == bool(url and (house.ROOT / page).with_suffix(".ipynb").exists())
+    assert url or "github.com" not in SOURCES[page]
