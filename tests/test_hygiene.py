@@ -1,0 +1,182 @@
+"""What holds for every file: notebooks, pages, links, licences, layers, versions."""
+
+import ast
+import json
+import re
+import subprocess
+import tomllib
+from pathlib import Path
+
+import house
+import pytest
+from packaging.requirements import Requirement
+
+ROOT = house.ROOT
+NOTEBOOKS = house.notebooks()
+PAGES = [*NOTEBOOKS, *sorted((ROOT / "book").rglob("*.md"))]
+
+# Each layer of clusterfl_core imports only from those before it; theory stands alone.
+LAYERS = [
+    {"banks"},
+    {"federation"},
+    {"data", "models"},
+    {"populations", "local"},
+    {"ifca", "cfl", "fedsoft", "baselines"},
+    {"evaluation"},
+    {"simulation", "flower"},
+    {"plotting", "interactive"},
+]
+
+# Versions on Colab, older than the newest: the package must be content with them.
+COLAB = {
+    "ipywidgets": "7.7.1",
+    "matplotlib": "3.10.0",
+    "numpy": "2.0.2",
+    "pillow": "11.1.0",
+    "scikit-learn": "1.6.1",
+    "scipy": "1.14.1",
+    "torch": "2.6.0",
+    "torchvision": "0.21.0",
+    "tqdm": "4.67.1",
+}
+
+
+def relative(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+def tracked() -> list[Path]:
+    """Return the files of the repository, and new ones that git does not ignore."""
+    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    return [path for path in map(ROOT.joinpath, listed.split("\0")) if path.is_file()]
+
+
+def cells(path: Path) -> list[dict]:
+    return json.loads(path.read_text(encoding="utf-8"))["cells"]
+
+
+def prose(path: Path) -> str:
+    """Return what a page says: a whole Markdown file, or the text cells of a notebook."""
+    if path.suffix == ".md":
+        return path.read_text(encoding="utf-8")
+    return "\n\n".join("".join(c["source"]) for c in cells(path) if c["cell_type"] == "markdown")
+
+
+# ---------------------------------------------------------------- notebooks and pages
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=relative)
+def test_notebook_is_stripped(path):
+    for cell in cells(path):
+        if cell["cell_type"] == "code":
+            assert cell["outputs"] == []
+            assert cell["execution_count"] is None
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=relative)
+def test_notebook_begins_with_the_setup_cell(path):
+    notebook = json.loads(path.read_text(encoding="utf-8"))
+    synced = house.with_setup_cell(notebook, house.setup_source())
+    assert notebook == synced, "run `python tools/house.py sync`"
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=relative)
+def test_notebook_text_needs_no_myst(path):
+    raw = re.search(r"```+ *\{|\{[a-z:]+\}`|^ *:::|^\([\w-]+\)=$", prose(path), re.MULTILINE)
+    assert not raw, f"Colab would show this as it stands: {raw[0]}"
+
+
+@pytest.mark.parametrize("path", PAGES, ids=relative)
+def test_page_has_no_placeholder(path):
+    words = r"\bTODO\b|\bFIXME\b|\bXXX\b|\bTBD\b|lorem ipsum|coming soon|(solution|answer)s? here"
+    found = re.search(words, prose(path), re.IGNORECASE)
+    assert not found, f"unfinished: {found[0]}"
+
+
+def test_contents_list_every_page_and_nothing_else():
+    pages = {relative(path.with_suffix("")) for path in PAGES if path.parent == ROOT / "book"}
+    assert pages == {name for name in house.contents() if name.count("/") == 1}
+
+
+@pytest.mark.parametrize("path", [*PAGES, *sorted(ROOT.glob("*.md"))], ids=relative)
+def test_local_links_lead_to_files(path):
+    for target in re.findall(r"\]\(([^)#\s]+)", re.sub(r"```.*?```", "", prose(path), flags=re.S)):
+        if not re.match("[a-z]+:", target):
+            assert (path.parent / target).exists(), f"{target} is not there"
+
+
+# ---------------------------------------------------------------- repository
+
+
+def test_code_of_others_carries_its_licence():
+    folders = [path for path in (ROOT / "book/_static/vendor").iterdir() if path.is_dir()]
+    assert folders
+    listed = (ROOT / "book/_static/vendor/VENDORED.md").read_text(encoding="utf-8")
+    for folder in [*folders, ROOT / "tests/vendor"]:
+        assert (folder / "LICENSE").stat().st_size > 500
+        assert folder.name in listed
+
+
+def test_no_file_names_the_host_of_a_package_registry():
+    names = ["py" + "pi.org", "npm" + "js.org", "npm" + "js.com", "deb.deb" + "ian.org"]
+    for path in tracked():
+        if "vendor" not in path.parts:
+            text = path.read_bytes().decode("utf-8", "ignore").lower()
+            assert not [name for name in names if name in text], relative(path)
+
+
+def test_no_page_or_style_loads_from_elsewhere():
+    for path in [ROOT / "_config.yml", *(ROOT / "book/_static").glob("*.*")]:
+        urls = re.findall(r"https?://[^\s\"')]+", path.read_text(encoding="utf-8"))
+        allowed = {house.COLAB, house.address(), "http://www.w3.org/2000/svg"}
+        assert set(urls) <= allowed, relative(path)
+
+
+# ---------------------------------------------------------------- package
+
+
+def imported(path: Path) -> set[str]:
+    """Return the modules of the package that a module of it imports."""
+    names = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom):
+            module = (node.module or "").removeprefix("clusterfl_core").lstrip(".")
+            if node.level or (node.module or "").startswith("clusterfl_core"):
+                names |= {module.split(".")[0]} if module else {a.name for a in node.names}
+        elif isinstance(node, ast.Import):
+            found = [a.name for a in node.names if a.name.startswith("clusterfl_core.")]
+            names |= {name.split(".")[1] for name in found}
+    return names
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "clusterfl_core").glob("[!_]*.py")), ids=relative)
+def test_module_imports_only_from_the_layers_before_it(path):
+    if path.stem == "theory":
+        assert imported(path) == set()
+        return
+    (level,) = [i for i, layer in enumerate(LAYERS) if path.stem in layer]
+    assert imported(path) <= set().union(*LAYERS[:level])
+
+
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+
+
+def test_package_is_content_with_what_colab_has():
+    needed = [Requirement(text) for text in PROJECT["dependencies"]]
+    assert {r.name for r in needed} == set(COLAB)
+    for requirement in needed:
+        assert requirement.specifier.contains(COLAB[requirement.name]), str(requirement)
+        assert {s.operator for s in requirement.specifier} == {">="}, "no upper bound"
+
+
+def test_every_direct_requirement_is_pinned_exactly():
+    for name in ("requirements.txt", "constraints.txt"):
+        lines = (ROOT / name).read_text(encoding="utf-8").splitlines()
+        for line in lines:
+            assert line.startswith("#") or re.fullmatch(r"[\w.-]+==[\w.+]+", line), line
+
+
+def test_versions_agree():
+    cited = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    assert f"version: {PROJECT['version']}\n" in cited
