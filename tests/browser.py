@@ -71,7 +71,8 @@ def visited(browser: Browser, base: str, path: str, dark: bool = False, size: di
     page.on("console", on_console)
     page.on("pageerror", lambda error: problems.append(f"error: {error}"))
     page.goto(base + path, wait_until="load")
-    page.evaluate("() => window.MathJax?.startup?.promise")
+    ready = "() => (window.MathJax?.startup?.promise ?? Promise.resolve()).then(() => true)"
+    page.wait_for_function(ready)
     yield page, problems
     context.close()
 

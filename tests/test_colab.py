@@ -9,6 +9,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
 
@@ -47,8 +48,8 @@ def source(tmp_path_factory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def python(tmp_path_factory) -> Path:
-    """The Python of a clean environment with Colab's kernel and the package's dependencies."""
+def python(tmp_path_factory) -> Iterator[Path]:
+    """Give the Python of a clean environment with Colab's kernel and the package's dependencies."""
     root = tmp_path_factory.mktemp("colab")
     run(sys.executable, "-m", "venv", root / "venv")
     python = root / "venv" / house.PYTHON.relative_to(house.VENV)
@@ -57,7 +58,8 @@ def python(tmp_path_factory) -> Path:
     named = {Requirement(text).name for text in needed}
     library = [line for line in pins.splitlines() if line.split("==")[0] in named - {"ipywidgets"}]
     run(python, "-m", "pip", "install", "-q", *library, *KERNEL)
-    return python
+    yield python
+    shutil.rmtree(root)  # gigabytes
 
 
 def versions(python: Path) -> set[str]:

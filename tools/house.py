@@ -206,14 +206,14 @@ def test() -> None:
         python("-m", "pytest", *NBVAL_OPTIONS, *notebooks())
     build()
     with step("Built pages in the browser"):
-        python("-m", "pytest", "tests", "-m", "pages")
+        python("-m", "pytest", "tests/test_pages.py")
 
 
 def test_colab() -> None:
     """Run each notebook as Colab would: alone, from the built wheel, with Colab's ipywidgets."""
     setup()
     with step("Notebooks alone, from the wheel"):
-        python("-m", "pytest", "tests", "-m", "colab")
+        python("-m", "pytest", "tests/test_colab.py")
 
 
 # ---------------------------------------------------------------- the repository's address

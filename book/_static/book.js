@@ -3,10 +3,17 @@ window.addEventListener("load", () => {
   // A label that differs from the text one sees cannot be spoken to; the text itself is the name.
   for (const named of document.querySelectorAll(".search-button-field, summary[aria-label]"))
     named.removeAttribute("aria-label");
-  for (const icon of document.querySelectorAll(".theme-switch-button svg")) {
-    icon.setAttribute("aria-hidden", "true");
-    icon.querySelector("title")?.remove();
-  }
+  const button = document.querySelector(".theme-switch-button");
+  const quiet = () => {
+    for (const icon of button.children) {
+      icon.setAttribute("aria-hidden", "true");
+      icon.removeAttribute("aria-labelledby");
+      icon.removeAttribute("title");
+      icon.querySelector("title")?.remove();
+    }
+  };
+  new MutationObserver(quiet).observe(button, { childList: true }); // icons become pictures late
+  quiet();
 
   // A table that scrolls sideways can be reached by the keyboard.
   const reach = () => {
