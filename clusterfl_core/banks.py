@@ -54,7 +54,20 @@ class Bank:
             k, the number of models.
         generator : torch.Generator
             Source of one seed a model.
+
+        Raises
+        ------
+        ValueError
+            If a part of the model has parameters but no ``reset_parameters``: all models would
+            then begin with the same ones.
         """
+        for name, part in model.named_modules():
+            own = [parameter for parameter, _ in part.named_parameters(recurse=False)]
+            if own and not hasattr(part, "reset_parameters"):
+                raise ValueError(
+                    f"{name or 'the model'} ({type(part).__name__}) has the parameters {own} but "
+                    "no method reset_parameters that draws them"
+                )
         rows = []
         for seed in torch.randint(2**62, (count,), generator=generator).tolist():
             fresh = copy.deepcopy(model)
@@ -104,9 +117,16 @@ class Bank:
         ----------
         weights : Tensor [k], optional
             Non-negative, not all zero; they are normalised to sum to one. Default: equal weights.
+
+        Raises
+        ------
+        ValueError
+            If there is no model to average, or the weights sum to zero.
         """
         if weights is None:
             weights = torch.ones(len(self))
+        if not weights.sum() > 0:
+            raise ValueError(f"the weights of {len(self)} models must sum to more than zero")
         shares = weights.to(self.dtype) / weights.sum()
         return self.map(lambda tensor: torch.tensordot(shares.to(tensor), tensor, dims=1)[None])
 

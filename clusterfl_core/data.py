@@ -10,8 +10,8 @@ import os
 import shutil
 import tempfile
 import time
-import zipfile
 from dataclasses import dataclass
+from http.client import HTTPException
 from pathlib import Path
 
 import numpy as np
@@ -99,7 +99,10 @@ def _read(name, path):
     try:
         with np.load(path) as file:
             arrays = [torch.from_numpy(file[key]) for key in KEYS]
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+        sizes = [len(array) for array in arrays]
+        if sizes[0] != sizes[1] or sizes[2] != sizes[3] or not all(sizes):
+            raise ValueError(f"{', '.join(KEYS)} have lengths {sizes}")
+    except Exception as error:  # damaged bytes make the readers fail in a dozen ways
         raise ValueError(
             f"{path} cannot be read as a data set ({error}); delete it to fetch it again"
         ) from error
@@ -117,9 +120,9 @@ def _fetch(name, path):
             train = MNIST(downloads, train=True, download=True)
             test = MNIST(downloads, train=False, download=True)
             break
-        except (OSError, RuntimeError) as error:
+        except (OSError, RuntimeError, HTTPException) as error:
             if attempt == ATTEMPTS - 1:
-                reason = str(error).strip().splitlines()[0]
+                reason = (str(error).strip() or type(error).__name__).splitlines()[0]
                 raise Unavailable(
                     f"{name} could not be downloaded ({reason}); what works without it: the data "
                     f"set 'digits', or a file {path} copied from another machine"

@@ -102,8 +102,11 @@ class Clients:
                 f"x, y, counts and ids must describe the same clients, got {len(self.x)}, "
                 f"{len(self.y)}, {m} and {len(self.ids)} of them"
             )
-        if self.x.shape[1] != rows:
-            raise ValueError(f"x has {self.x.shape[1]} rows a client but y has {rows}")
+        if self.x.ndim < 2 or self.x.shape[1] != rows:
+            raise ValueError(
+                "x must be [m, n_max, ...] and y [m, n_max], got shapes "
+                f"{tuple(self.x.shape)} and {tuple(self.y.shape)}"
+            )
         if m and int(self.counts.min()) < 1:
             empty = self.ids[self.counts < 1].tolist()
             raise ValueError(f"every client needs at least one point; client {empty[0]} has none")
@@ -119,6 +122,12 @@ class Clients:
         if not len(counts) or int(counts.min()) < 1:
             where = int(counts.argmin()) if len(counts) else 0
             raise ValueError(f"every client needs at least one point; client {where} has none")
+        for name, parts in (("xs", xs), ("ys", ys)):
+            kinds = {(tuple(part.shape[1:]), str(part.dtype)) for part in parts}
+            if len(kinds) > 1:
+                raise ValueError(
+                    f"all clients in {name} need points of one shape and type, got {sorted(kinds)}"
+                )
         pad = torch.nn.utils.rnn.pad_sequence
         return cls(pad(list(xs), batch_first=True), pad(list(ys), batch_first=True), counts)
 
@@ -165,7 +174,9 @@ class Federation:
     Raises
     ------
     ValueError
-        If labels lie outside the classes or the truth does not fit the clients.
+        If there are no clients, labels lie outside the classes (those of the padding too, since
+        losses are computed there before they are dropped), the training clients' ids are not
+        0, ..., m - 1, or the truth does not fit the clients.
     """
 
     train: Clients
@@ -178,13 +189,20 @@ class Federation:
 
     def __post_init__(self):
         for part, clients in (("train", self.train), ("test", self.test)):
+            if not len(clients):
+                raise ValueError(f"{part} needs at least one client, got none")
             if self.classes:
-                labels = clients.y[clients.mask()]
+                labels = clients.y
                 if int(labels.min()) < 0 or int(labels.max()) >= self.classes:
                     raise ValueError(
                         f"{part} labels go from {int(labels.min())} to {int(labels.max())}, "
                         f"allowed are 0 to {self.classes - 1}"
                     )
+        if not torch.equal(self.train.ids.cpu(), torch.arange(len(self.train))):
+            raise ValueError(
+                f"train needs the ids 0 to {len(self.train) - 1} in order, "
+                f"got {self.train.ids.tolist()[:10]}"
+            )
         for name, truth, clients in (
             ("clusters", self.clusters, self.train),
             ("test_clusters", self.test_clusters, self.test),
@@ -207,12 +225,20 @@ class Federation:
         return "\n".join(lines)
 
     def fingerprint(self):
-        """A short hash of all data: two federations agree in it only if their data is equal."""
-        digest = hashlib.blake2b(digest_size=16)
+        """A short hash of all data: two federations agree in it only if their data is equal.
+
+        The true clusters count as data, for records of a run depend on them.
+        """
+        digest = hashlib.blake2b(str(self.classes).encode(), digest_size=16)
+        tensors = [self.clusters, self.test_clusters]
         for clients in (self.train, self.test):
-            for tensor in (clients.x, clients.y, clients.counts, clients.ids):
-                digest.update(str(tuple(tensor.shape)).encode())
-                digest.update(tensor.contiguous().numpy().tobytes())
+            tensors += [clients.x, clients.y, clients.counts, clients.ids]
+        for tensor in tensors:
+            if tensor is None:
+                digest.update(b"unknown")
+                continue
+            digest.update(str((tuple(tensor.shape), tensor.dtype)).encode())
+            digest.update(tensor.contiguous().numpy().tobytes())
         return digest.hexdigest()
 
 

@@ -4,9 +4,9 @@ The loop is the contract of every algorithm: ``plan``, ``client_step``, ``absorb
 handled in chunks, as one batch of tensors; nothing that a client computes depends on the chunk.
 """
 
-import pickle
 import sys
 import time
+import zipfile
 from dataclasses import dataclass, is_dataclass
 from pathlib import Path
 
@@ -75,15 +75,21 @@ class Run:
         FileNotFoundError
             If there is no such file.
         ValueError
-            If the file is not a saved run, is cut short, or holds foreign classes.
+            If the file is not a saved run, is damaged, or holds foreign classes.
         """
         try:
+            with zipfile.ZipFile(path) as parts:
+                damaged = parts.testzip()  # torch.load does not look at the checksums
+            if damaged:
+                raise ValueError(f"the checksum of {damaged} is wrong")
             with torch.serialization.safe_globals(_own_classes()):
                 found = torch.load(path, weights_only=True)
-        except (RuntimeError, EOFError, pickle.UnpicklingError) as error:
+        except FileNotFoundError:
+            raise
+        except Exception as error:  # damaged bytes make the readers fail in a dozen ways
             reason = str(error).split("\n")[0][:200]
             raise ValueError(
-                f"{path} is not a run saved by this package, or it is cut short: {reason}"
+                f"{path} is not a run saved by this package, or it is damaged: {reason}"
             ) from error
         if not isinstance(found, cls):
             raise ValueError(f"{path} holds a {type(found).__name__}, not a saved run")
@@ -102,7 +108,7 @@ def _own_classes():
 
 
 class Diverged(FloatingPointError):
-    """A loss became infinite or NaN. ``run`` holds everything up to the round before."""
+    """A loss or a model became infinite or NaN. ``run`` holds all up to the round before."""
 
     def __init__(self, message, run):
         super().__init__(message)
@@ -140,7 +146,7 @@ def run(algorithm, federation, rounds, *, seed=0, device="auto", progress=True, 
     ValueError
         If an argument is out of bounds, or the checkpoint is of another run (it stays as it is).
     Diverged
-        If a loss became infinite or NaN.
+        If a loss or a model became infinite or NaN.
     """
     if rounds < 1:
         raise ValueError(f"rounds must be at least 1, got {rounds}")
@@ -235,10 +241,13 @@ def _one_more(done, federation, device):
         sent, answered = wire.traffic(jobs, replies)
         down, up = down + sent, up + answered
     losses = replies.values["loss"]
-    if not losses.isfinite().all():
-        client = int(replies.clients[~losses.isfinite()][0])
+    sound, what = losses.isfinite(), "loss"
+    if sound.all() and not _finite(state.bank).all():
+        sound, what = _finite(replies.bank).view(len(losses), -1).all(1), "model"
+    if not sound.all():
+        client = int(replies.clients[~sound][0])
         raise Diverged(
-            f"round {state.round}: the loss of client {client} is not finite; the step size "
+            f"round {state.round}: the {what} of client {client} is not finite; the step size "
             f"{done.algorithm.local.step_size} is probably too large. Everything up to round "
             f"{done.state.round} is in this error's .run",
             done,
@@ -255,10 +264,25 @@ def _one_more(done, federation, device):
     return Run(done.algorithm, done.seed, done.data, state, [*done.history, record])
 
 
+def _finite(bank):
+    """Which models hold finite numbers only: BoolTensor [k]. Their sum tells, without a copy."""
+    sums = [tensor.flatten(1).sum(1) for tensor in bank.tensors.values()]
+    return torch.stack(sums).isfinite().all(0)
+
+
+def _form(bank):
+    """Shape and type of each parameter, which a printed model need not show."""
+    return {name: (tuple(t.shape[1:]), t.dtype) for name, t in bank.tensors.items()}
+
+
 def _resume(checkpoint, fresh, rounds):
     found = Run.load(checkpoint)
-    for name in ("algorithm", "seed", "data"):
-        was, now = getattr(found, name), getattr(fresh, name)
+    for name, was, now in (
+        ("algorithm", found.algorithm, fresh.algorithm),
+        ("seed", found.seed, fresh.seed),
+        ("data", found.data, fresh.data),
+        ("models", _form(found.models), _form(fresh.models)),
+    ):
         if repr(was) != repr(now):
             raise ValueError(
                 f"{checkpoint} belongs to another run: its {name} is {was}, not {now}; "
