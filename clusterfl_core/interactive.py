@@ -100,7 +100,7 @@ def player(
         options=list(lengths),
         description=choice_label or "",
         style={"button_width": "auto"},
-        layout={"width": "auto"},
+        layout={"width": "auto", "margin": "2px 2px 8px"},
     )
     link = _linked if hasattr(ipywidgets, "Stack") else _observed
     shown = link(pictures, slider, play, choice)

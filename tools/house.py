@@ -26,11 +26,12 @@ if sys.version_info < (3, 11):  # noqa: UP036 (an older Python must say so, not 
 ROOT = Path(__file__).resolve().parents[1]
 VENV = ROOT / ".venv"
 BIN = VENV / ("Scripts" if os.name == "nt" else "bin")
-PYTHON = BIN / ("python.exe" if os.name == "nt" else "python")
+EXE = ".exe" if os.name == "nt" else ""
+PYTHON = BIN / f"python{EXE}"
 
 SETUP_TAGS = ["hide-input", "setup"]
 COLAB = "https://colab.research.google.com"
-BUILD_OPTIONS = ["--all", "-W", "--keep-going"]
+BUILD_OPTIONS = ["-W", "--keep-going"]
 NBVAL_OPTIONS = ["--nbval-lax", "--nbval-current-env", "-n", "2", "--dist", "loadfile"]
 STRIP_OPTIONS = ["--verify", "--keep-id", "--extra-keys", "metadata.language_info"]
 CHROMES = [
@@ -54,16 +55,16 @@ def step(what: str) -> Iterator[None]:
     print(f"    {time.perf_counter() - start:.1f} s: {what}", flush=True)
 
 
-def run(*command: object, **options) -> None:
+def run(*command: object, failed: str = "") -> None:
     """Run a command in the repository's root; stop with one sentence if it fails."""
     words = [str(word) for word in command]
-    if subprocess.run(words, cwd=options.pop("cwd", ROOT), **options).returncode:
-        sys.exit(f"Failed: {' '.join(words)}")
+    if subprocess.run(words, cwd=ROOT).returncode:
+        sys.exit(failed or f"Failed: {' '.join(words)}")
 
 
-def python(*arguments: object, **options) -> None:
+def python(*arguments: object, failed: str = "") -> None:
     """Run the Python of `.venv` with these arguments."""
-    run(PYTHON, *arguments, **options)
+    run(PYTHON, *arguments, failed=failed)
 
 
 def digest(*parts: str | Path) -> str:
@@ -93,9 +94,10 @@ def setup() -> None:
     with step("Installing the pinned packages in .venv"):
         if not PYTHON.exists():
             venv.create(VENV, with_pip=True)
-        pip = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-        python(*pip, "-r", "requirements.txt", "-c", "constraints.txt")
-        python(*pip, "--no-deps", "--no-build-isolation", "--editable", ".")
+        pip = ["-m", "pip", "install", "--disable-pip-version-check"]
+        kept = "Installing failed, pip says why above; what was fetched is kept: run it again."
+        python(*pip, "-r", "requirements.txt", "-c", "constraints.txt", failed=kept)
+        python(*pip, "-q", "--no-deps", "--no-build-isolation", "--editable", ".", failed=kept)
         stamp.write_text(installed_key())
 
 
@@ -135,7 +137,7 @@ def clean(root: Path = ROOT) -> None:
 
 def build_command(root: Path = ROOT) -> list[str]:
     """Return the command that builds the book: warnings and raising cells make it fail."""
-    return [str(BIN / "jupyter-book"), "build", str(root), *BUILD_OPTIONS]
+    return [str(BIN / f"jupyter-book{EXE}"), "build", str(root), *BUILD_OPTIONS]
 
 
 def build() -> None:
@@ -196,10 +198,15 @@ def test() -> None:
         python("-m", "ruff", "check", ".")
         python("-m", "ruff", "format", "--check", ".")
     with step("Outputs stripped"):
-        run(BIN / "nbstripout", *STRIP_OPTIONS, *notebooks())
+        run(BIN / f"nbstripout{EXE}", *STRIP_OPTIONS, *notebooks())
     with step("Workflows are well formed"):
         workflows = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
-        run(BIN / "check-jsonschema", "--builtin-schema", "vendor.github-workflows", *workflows)
+        run(
+            BIN / f"check-jsonschema{EXE}",
+            "--builtin-schema",
+            "vendor.github-workflows",
+            *workflows,
+        )
     with step("Library and house"):
         python("-m", "pytest", "tests", "-m", "not pages and not colab")
     with step("Every notebook runs"):
