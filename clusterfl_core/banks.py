@@ -155,6 +155,7 @@ class Bank:
                 parameter.data = self.tensors[name][index].clone()
         return filled
 
-    def bytes_of_one(self):
-        """Bytes of the parameters of one model."""
-        return sum(tensor[0].numel() * tensor.element_size() for tensor in self.tensors.values())
+    def bytes_of_one(self, names=None):
+        """Bytes of the parameters of one model, or of those with these names only."""
+        counted = self.tensors.values() if names is None else [self.tensors[n] for n in names]
+        return sum(tensor[0].numel() * tensor.element_size() for tensor in counted)

@@ -21,7 +21,7 @@ import torch
 from clusterfl_core.banks import Bank
 
 # Streams of random numbers: the first word of a key, so that two uses never share numbers.
-INITIALIZATION, PARTICIPATION, BATCHES, POPULATION = range(4)
+INITIALIZATION, PARTICIPATION, BATCHES, POPULATION, SELECTION = range(5)
 
 
 def generator(*key):
@@ -264,6 +264,11 @@ class Jobs:
     kept : Bank, optional
         A model each client kept from before, b in all. It lies with the client already and does
         not travel.
+    values : dict of Tensor [b, ...]
+        Numbers each client found in an earlier round trip and told the server, for example its
+        importance weights.
+    shared : tuple of str
+        Names of parameters that are equal in all models of the bank; a client is sent one copy.
     """
 
     seed: int
@@ -272,16 +277,23 @@ class Jobs:
     bank: Bank
     models: torch.Tensor
     kept: Bank = None
+    values: dict = field(default_factory=dict)
+    shared: tuple = ()
 
     def take(self, rows):
         """The jobs of some of the clients."""
         kept = self.kept.take(rows) if self.kept else None
-        return replace(self, clients=self.clients[rows], models=self.models[rows], kept=kept)
+        values = {name: value[rows] for name, value in self.values.items()}
+        return replace(
+            self, clients=self.clients[rows], models=self.models[rows], kept=kept, values=values
+        )
 
     def to(self, device):
         """The same jobs with the models on another device."""
         kept = self.kept.to(device) if self.kept else None
-        return replace(self, bank=self.bank.to(device), models=self.models.to(device), kept=kept)
+        values = {name: value.to(device) for name, value in self.values.items()}
+        bank, models = self.bank.to(device), self.models.to(device)
+        return replace(self, bank=bank, models=models, kept=kept, values=values)
 
 
 @dataclass(frozen=True)
@@ -339,5 +351,5 @@ def traffic(jobs, replies):
     if not jobs.models.numel():
         return 0, 0
     up = len(replies.bank) if replies.bank else 0
-    one = jobs.bank.bytes_of_one()
-    return jobs.models.numel() * one, up * one
+    one, common = jobs.bank.bytes_of_one(), jobs.bank.bytes_of_one(jobs.shared)
+    return jobs.models.numel() * (one - common) + len(jobs.clients) * common, up * one

@@ -6,7 +6,7 @@ theta_k. A round has two halves, which is why the method is an alternating minim
 * each client i takes the model with the lowest loss on its own data as the estimate of its
   cluster, ``identities[i] = argmin_j F_i(theta_j)`` (Algorithm 1, line 6);
 * the server improves each model with the clients that chose it, by averaging their gradients
-  (option I, lines 10 and 16) or their locally trained models (option II, lines 13 and 18).
+  (option I, lines 9 and 14) or their locally trained models (option II, lines 11 and 15).
 
 Clients never learn of each other, and the server never clusters anything.
 """
@@ -18,7 +18,14 @@ from torch import nn
 
 from clusterfl_core import local
 from clusterfl_core.banks import Bank
-from clusterfl_core.federation import INITIALIZATION, Jobs, Replies, generator, participants
+from clusterfl_core.federation import (
+    INITIALIZATION,
+    Clients,
+    Jobs,
+    Replies,
+    generator,
+    participants,
+)
 from clusterfl_core.local import LocalSGD
 
 
@@ -43,7 +50,13 @@ def estimate_identities(bank, clients):
 
 def lowest(losses):
     """Index of the lowest loss in each row [b, k]; the first one where several are equal."""
-    return (losses == losses.min(1, keepdim=True).values).to(torch.int8).argmax(1)
+    return best(losses)[1]
+
+
+def best(losses):
+    """The lowest loss in each row [b, k] and its index, the first one where several are equal."""
+    least = losses.min(1).values
+    return least, (losses == least[:, None]).to(torch.int8).argmax(1)
 
 
 @dataclass(frozen=True)
@@ -60,6 +73,8 @@ class State:
         The last identity each client reported; -1 before its first round.
     empty : LongTensor [k]
         For each cluster, how many rounds in a row nobody has chosen it.
+    stable : int
+        How many rounds in a row no client has changed its identity.
     """
 
     seed: int
@@ -67,6 +82,7 @@ class State:
     bank: Bank
     assignments: torch.Tensor
     empty: torch.Tensor
+    stable: int
 
 
 @dataclass(frozen=True)
@@ -86,11 +102,23 @@ class IFCA:
         "gradients" is option I of Algorithm 1, "models" option II.
     participation : float
         Fraction of the clients that take part in a round, in (0, 1].
+    shared : tuple of str
+        Names of layers whose weights all clusters have in common (section 4.1 of the NeurIPS
+        version, "weight sharing"). They are averaged over everybody who took part, the other
+        layers within clusters.
+    patience : int, optional
+        Communication saving (same section): once every client has been asked and no identity has
+        changed for so many rounds, the server sends each client the one model it chose last. The
+        clients can then no longer choose, so this holds to the end of the run. None: never.
+    resample : int, optional
+        T of the re-sampling variant, which only the theory needs (section 5): each client's
+        points are cut into 2T parts, and every round takes two fresh ones, the first to choose
+        and the second for the gradient. None: all points in every round, as in practice.
 
     Raises
     ------
     ValueError
-        If a setting lies outside these bounds.
+        If a setting lies outside these bounds, or a layer is unknown.
     """
 
     model: nn.Module
@@ -98,6 +126,9 @@ class IFCA:
     local: LocalSGD = field(default_factory=LocalSGD)
     option: str = "models"
     participation: float = 1.0
+    shared: tuple = ()
+    patience: int = None
+    resample: int = None
 
     test_protocol = "lowest_loss"
 
@@ -113,35 +144,80 @@ class IFCA:
             )
         if not 0 < self.participation <= 1:
             raise ValueError(f"participation must be in (0, 1], got {self.participation}")
+        for name in ("patience", "resample"):
+            if getattr(self, name) is not None and getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1 or None, got {getattr(self, name)}")
+        layers = [name for name, _layer in self.model.named_children()]
+        unknown = [name for name in self.shared if name not in layers]
+        if unknown:
+            raise ValueError(f"shared names {unknown[0]!r}, the model's layers are {layers}")
+
+    def common(self):
+        """Names of the parameters of the shared layers."""
+        names = (name for name, _parameter in self.model.named_parameters())
+        return tuple(name for name in names if name.split(".")[0] in self.shared)
 
     def init(self, federation, seed):
-        """K fresh models, no identities (the input of Algorithm 1)."""
+        """Draw k models, alike in their shared layers; no identities (input of Algorithm 1)."""
         m = len(federation)
         if self.clusters > m:
             raise ValueError(f"clusters must be at most the {m} clients, got {self.clusters}")
+        if self.resample and int(federation.train.counts.min()) < 2 * self.resample:
+            raise ValueError(
+                f"resample={self.resample} cuts each client's points into {2 * self.resample} "
+                f"parts, but a client has only {int(federation.train.counts.min())}"
+            )
         bank = Bank.initialize(self.model, self.clusters, generator(INITIALIZATION, seed))
+        bank = self._share(bank, bank.take([0] * self.clusters))
         unknown = torch.full((m,), -1)
-        return State(seed, 0, bank, unknown, torch.zeros(self.clusters, dtype=torch.int64))
+        return State(seed, 0, bank, unknown, torch.zeros(self.clusters, dtype=torch.int64), 0)
+
+    def _share(self, own, common):
+        """A bank with the shared layers of ``common`` and the others of ``own``."""
+        names = self.common()
+        parts = {n: (common if n in names else own).tensors[n] for n in own.tensors}
+        return Bank(self.model, parts)
 
     def plan(self, state):
-        """Server: all k models go to a random subset of the clients (lines 3 and 4)."""
+        """Server: the models go to a random subset of the clients (lines 3 and 4).
+
+        All k models, or, once identities are stable (``patience``), the one each client chose.
+        """
         m = len(state.assignments)
         ids = participants((state.seed, state.round), m, self.participation)
-        everything = torch.arange(self.clusters).expand(len(ids), -1)
-        return Jobs(state.seed, state.round, ids, state.bank, everything)
+        models = torch.arange(self.clusters).expand(len(ids), -1)
+        asked = bool((state.assignments >= 0).all())
+        if self.patience is not None and asked and state.stable >= self.patience:
+            models = state.assignments[ids][:, None]
+        return Jobs(state.seed, state.round, ids, state.bank, models, shared=self.common())
 
     def client_step(self, jobs, clients):
-        """Clients: choose the best model, then train it or take its gradient (lines 6 to 14)."""
-        losses = local.loss_matrix(jobs.bank, clients)
-        identities = lowest(losses)
+        """Clients: choose the best model, then train it or take its gradient (lines 6 to 11)."""
+        choosing = training = clients
+        if self.resample:
+            choosing, training = (self._fresh(clients, 2 * jobs.round + half) for half in (0, 1))
+        if jobs.models.shape[1] == 1:
+            identities = jobs.models[:, 0]
+            loss = local.mean_losses(jobs.bank.take(identities), choosing)
+        else:
+            loss, identities = best(local.loss_matrix(jobs.bank, choosing))
         start = jobs.bank.take(identities)
         work = self.local.train if self.option == "models" else self.local.gradient
-        answer = work(start, clients, (jobs.seed, jobs.round))
-        chosen = losses.gather(1, identities[:, None])[:, 0]
-        return Replies(clients.ids, answer, {"identity": identities, "loss": chosen})
+        answer = work(start, training, (jobs.seed, jobs.round))
+        return Replies(clients.ids, answer, {"identity": identities, "loss": loss})
+
+    def _fresh(self, clients, part):
+        """One of the 2T disjoint parts of each client's points, n' = n_i // 2T of them."""
+        if part >= 2 * self.resample:
+            raise ValueError(f"resample={self.resample} has fresh points for so many rounds only")
+        sizes = clients.counts // (2 * self.resample)
+        rows = sizes[:, None] * part + torch.arange(int(sizes.max()), device=sizes.device)
+        rows = rows.clamp(max=clients.y.shape[1] - 1)
+        who = torch.arange(len(clients), device=sizes.device)[:, None]
+        return Clients(clients.x[who, rows], clients.y[who, rows], sizes, clients.ids)
 
     def absorb(self, state, replies):
-        """Server: average within each estimated cluster (lines 15 to 19).
+        """Server: average within each estimated cluster (lines 13 to 15).
 
         Option I divides by m, the number of ALL clients, not by the clients that took part or
         chose the cluster. Option II is the plain mean of the chosen cluster's local models. A
@@ -150,19 +226,28 @@ class IFCA:
         identities = replies.values["identity"]
         m, k = len(state.assignments), self.clusters
         member = nn.functional.one_hot(identities, k).T
-        sizes = member.sum(1)
 
-        def average(old, answers):
-            total = torch.tensordot(member.to(old), answers, dims=1)
-            if self.option == "gradients":
-                return old - self.local.step_size / m * total
-            column = sizes.view(k, *[1] * (old.ndim - 1))
-            return torch.where(column > 0, total / column.clamp(min=1), old)
+        def average(member):
+            def update(old, answers):
+                total = torch.tensordot(member.to(old), answers, dims=1)
+                if self.option == "gradients":
+                    return old - self.local.step_size / m * total
+                sizes = member.sum(1).view(k, *[1] * (old.ndim - 1))
+                return torch.where(sizes > 0, total / sizes.clamp(min=1), old)
 
-        bank = state.bank.map(average, replies.bank)
+            return state.bank.map(update, replies.bank)
+
+        bank = average(member)
+        if self.shared:
+            bank = self._share(bank, average(torch.ones_like(member)))
         assignments = state.assignments.clone()
         assignments[replies.clients] = identities
-        empty = torch.where(sizes > 0, 0, state.empty + 1)
+        changed = not torch.equal(assignments, state.assignments)
         return replace(
-            state, round=state.round + 1, bank=bank, assignments=assignments, empty=empty
+            state,
+            round=state.round + 1,
+            bank=bank,
+            assignments=assignments,
+            empty=torch.where(member.sum(1) > 0, 0, state.empty + 1),
+            stable=0 if changed else state.stable + 1,
         )
