@@ -10,6 +10,7 @@ from clusterfl_core import (
     data,
     evaluation,
     federation,
+    fedsoft,
     ifca,
     interactive,
     local,
@@ -18,10 +19,11 @@ from clusterfl_core import (
     populations,
     simulation,
 )
-from clusterfl_core.baselines import FedAvg, LocalOnly
+from clusterfl_core.baselines import FedAvg, FedEM, LocalOnly, OneShot
 from clusterfl_core.federation import Clients, Federation
+from clusterfl_core.fedsoft import FedSoft
 from clusterfl_core.ifca import IFCA
-from clusterfl_core.local import LocalSGD
+from clusterfl_core.local import LocalAdam, LocalSGD
 from clusterfl_core.simulation import Run, run
 
 __version__ = "0.1.0"
@@ -30,15 +32,20 @@ __all__ = [
     "IFCA",
     "Clients",
     "FedAvg",
+    "FedEM",
+    "FedSoft",
     "Federation",
+    "LocalAdam",
     "LocalOnly",
     "LocalSGD",
+    "OneShot",
     "Run",
     "banks",
     "baselines",
     "data",
     "evaluation",
     "federation",
+    "fedsoft",
     "ifca",
     "interactive",
     "local",

@@ -6,7 +6,10 @@ from scipy.optimize import linear_sum_assignment
 from sklearn.metrics import adjusted_rand_score
 
 from clusterfl_core import local
+from clusterfl_core.baselines import responsibilities
 from clusterfl_core.ifca import lowest
+
+INFERENCE = 20  # E steps with which a new client of FedEM finds its mixture weights
 
 
 def score(algorithm, state, federation):
@@ -26,7 +29,11 @@ def score(algorithm, state, federation):
         Accuracy in [0, 1] of each test client, or mean squared error for regression
         (``federation.classes == 0``).
     """
-    protocols = {"lowest_loss": lowest_loss, "own_distribution": own_distribution}
+    protocols = {
+        "lowest_loss": lowest_loss,
+        "own_distribution": own_distribution,
+        "mixture": mixture,
+    }
     return protocols[algorithm.test_protocol](state, federation)
 
 
@@ -44,24 +51,145 @@ def lowest_loss(state, federation):
 
 
 def own_distribution(state, federation):
-    """Each client's own model on the test data of its own distribution ("local", Table 1).
+    """Each client's own prediction on held-out data of its own distribution ("local", Table 1).
+
+    Which models predict for a client says :func:`personal_quality`.
 
     Returns
     -------
     Tensor [m]
-        One value a TRAINING client: the mean over the test clients of its true cluster.
+        One value a TRAINING client: the mean over the test clients of its true cluster; where the
+        client is a mixture (``truth["mixture"]``, [m, k]), the mean over the test clients of each
+        cluster, weighted by the cluster's share; where neither is known, over all test clients.
+    """
+    test, kinds = federation.test, federation.test_clusters
+    if "mixture" in federation.truth:
+        shares = federation.truth["mixture"].to(torch.float64)
+    elif federation.clusters is not None:
+        shares = torch.nn.functional.one_hot(federation.clusters).to(torch.float64)
+    else:
+        shares, kinds = torch.ones(len(federation), 1), torch.zeros(len(test), dtype=torch.int64)
+    values = torch.zeros(len(federation), dtype=torch.float64)
+    for i, share in enumerate(shares):
+        for j in share.nonzero()[:, 0].tolist():
+            same = test.take((kinds == j).nonzero()[:, 0])
+            row = torch.full((len(same),), i)
+            values[i] += share[j] * personal_quality(state, federation, row, same).mean()
+    return values
+
+
+def own_training_data(state, federation):
+    """Each client's own prediction on its own TRAINING data: Tensor [m].
+
+    FedSoft's protocol for local models. It rewards fitting the noise; :func:`own_distribution` is
+    the same on data the client has not seen.
+    """
+    train = federation.train
+    return personal_quality(state, federation, torch.arange(len(train)), train)
+
+
+def personal_quality(state, federation, rows, clients):
+    """How well training clients predict for other clients' data.
+
+    Parameters
+    ----------
+    state
+        FedSoft: a client predicts with its personal model. FedEM: with the average of all models'
+        predictions (probabilities, for classes) by its mixture weights. Others: with the model
+        assigned to it.
+    federation : Federation
+        Says whether there are classes.
+    rows : LongTensor [b]
+        Training clients; may repeat.
+    clients : Clients
+        b clients, the i-th to be predicted by training client ``rows[i]``.
+
+    Returns
+    -------
+    Tensor [b], float64
+        Accuracy or mean squared error; NaN where a client was never assigned a model.
+    """
+    x, chosen = clients.inputs(state.bank.dtype), state.assignments[rows]
+    if hasattr(state, "personal"):
+        found = local.outputs(state.personal.take(rows), x)
+    elif chosen.ndim == 2:
+        found = mixed_outputs(state.bank, chosen, x, federation.classes)
+    else:
+        values = _quality(local.outputs(state.bank.take(chosen), x), state, federation, clients)
+        return torch.where(chosen >= 0, values, torch.nan)
+    return _quality(found, state, federation, clients)
+
+
+def _quality(found, state, federation, clients):
+    if federation.classes:
+        points = (found.argmax(-1) == clients.y).to(torch.float64)
+    else:
+        points = state.bank.model.loss(found, clients.y).to(torch.float64)
+    return local.masked_mean(points, clients.mask())
+
+
+def mixture(state, federation):
+    """Each test client predicts with all models, mixed by weights found on its OWN data (FedEM).
+
+    Test clients are new: with the models fixed they repeat FedEM's E step from equal weights, and
+    predict with the average of the models' predictions by the weights found. As in
+    :func:`lowest_loss`, their labels are used to find the weights, then again to score.
     """
     test = federation.test
-    kinds, test_kinds = federation.clusters, federation.test_clusters
-    if kinds is None:
-        kinds, test_kinds = torch.zeros(len(federation)), torch.zeros(len(test))
-    values = torch.empty(len(federation), dtype=torch.float64)
-    for i in range(len(federation)):
-        same = test.take((test_kinds == kinds[i]).nonzero()[:, 0])
-        models = state.bank.take([i] * len(same))
-        judge = local.accuracies if federation.classes else local.mean_losses
-        values[i] = judge(models, same).to(torch.float64).mean()
-    return values
+    table, mask = local.point_loss_table(state.bank, test), test.mask()
+    k = len(state.bank)
+    weights = torch.full((len(test), k), 1 / k, dtype=torch.float64)
+    for _ in range(INFERENCE):
+        q, _evidence = responsibilities(table, weights)
+        weights = torch.stack([local.masked_mean(one.to(torch.float64), mask) for one in q], 1)
+    x = test.inputs(state.bank.dtype)
+    found = mixed_outputs(state.bank, weights, x, federation.classes)
+    return _quality(found, state, federation, test)
+
+
+def mixed_outputs(bank, weights, x, classes):
+    """Average of all models' predictions by the clients' mixture weights (FedEM).
+
+    Parameters
+    ----------
+    bank : Bank
+        k models.
+    weights : Tensor [b, k]
+    x : Tensor [b, n, ...]
+    classes : int
+        0: the outputs themselves are averaged; otherwise the probabilities.
+
+    Returns
+    -------
+    Tensor [b, n] or [b, n, classes]
+    """
+    total = 0
+    for j in range(len(bank)):
+        found = local.outputs(bank.take([j] * len(x)), x)
+        found = found.softmax(-1) if classes else found
+        total = total + local.column(weights[:, j].to(found), found) * found
+    return total
+
+
+def center_table(bank, federation):
+    """Quality of every center on the data of every test client (FedSoft, Tables 1, 3 and 4).
+
+    Returns
+    -------
+    Tensor [m_test, k]
+        Accuracy, or mean squared error for regression. With one test client for each pure
+        distribution a row is a distribution, as in the paper.
+    """
+    test = federation.test
+    if not federation.classes:
+        return local.loss_matrix(bank, test)
+    columns = [local.accuracies(bank.take([j] * len(test)), test) for j in range(len(bank))]
+    return torch.stack(columns, 1)
+
+
+def hard(assignments):
+    """One cluster a client: of soft assignments [m, k] the largest, the first where several are."""
+    return assignments.argmax(1) if assignments.ndim == 2 else assignments
 
 
 def match_clusters(estimated, clusters):

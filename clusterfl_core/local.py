@@ -9,6 +9,8 @@ so a client with more points does not count more inside its own loss.
 """
 
 from dataclasses import dataclass
+from functools import partial
+from itertools import repeat
 
 import torch
 from torch.func import functional_call, vmap
@@ -63,13 +65,32 @@ def loss_matrix(bank, clients):
     -------
     Tensor [b, k]
     """
-    x, y, mask = clients.inputs(bank.dtype), clients.y, clients.mask()
+    mask = clients.mask()
+    return torch.stack([masked_mean(one, mask) for one in point_loss_table(bank, clients)], 1)
+
+
+def point_loss_table(bank, clients):
+    """f(theta_j; z_il) of every model j at every point l of every client i.
+
+    Parameters
+    ----------
+    bank : Bank
+        k models.
+    clients : Clients
+        b clients.
+
+    Returns
+    -------
+    Tensor [k, b, n_max]
+        What stands in the rows of padding means nothing.
+    """
+    x, y = clients.inputs(bank.dtype), clients.y
     every_point, every_target = x.flatten(0, 1)[None], y.flatten()[None]
-    columns = [
-        masked_mean(point_losses(bank.take([j]), every_point, every_target).view(y.shape), mask)
+    tables = [
+        point_losses(bank.take([j]), every_point, every_target).view(y.shape)
         for j in range(len(bank))
     ]
-    return torch.stack(columns, 1)
+    return torch.stack(tables)
 
 
 def accuracies(bank, clients):
@@ -78,7 +99,7 @@ def accuracies(bank, clients):
     return masked_mean((guesses == clients.y).to(torch.float64), clients.mask())
 
 
-def gradients(bank, x, y, mask):
+def gradients(bank, x, y, mask, weights=None):
     """Gradient of each client's mean loss at its own model.
 
     Parameters
@@ -88,6 +109,9 @@ def gradients(bank, x, y, mask):
     x, y : Tensor [b, n, ...], Tensor [b, n]
     mask : BoolTensor [b, n]
         Points that count, at least one a client.
+    weights : Tensor [b, n], optional
+        Factor of each point's loss. The mean is still over the number of points: it is
+        (1 / n) sum_l weights_l f(theta; z_l), not divided by the sum of the weights.
 
     Returns
     -------
@@ -99,7 +123,10 @@ def gradients(bank, x, y, mask):
     The clients' losses share no parameter, so the gradient of their sum holds each client's own.
     """
     leaves = bank.map(lambda tensor: tensor.detach().requires_grad_())
-    total = masked_mean(point_losses(leaves, x, y), mask).sum()
+    losses = point_losses(leaves, x, y)
+    if weights is not None:
+        losses = losses * weights.to(losses)
+    total = masked_mean(losses, mask).sum()
     found = torch.autograd.grad(total, list(leaves.tensors.values()))
     return Bank(bank.model, dict(zip(leaves.tensors, found, strict=True)))
 
@@ -109,39 +136,68 @@ def masked_mean(values, mask):
     return torch.where(mask, values, 0).sum(1) / mask.sum(1)
 
 
+def column(values, tensor):
+    """Values [b] with as many axes as tensor [b, ...] has, to meet it row by row."""
+    return values.view(-1, *[1] * (tensor.ndim - 1))
+
+
 @dataclass(frozen=True)
-class LocalSGD:
-    """LocalUpdate: tau steps of gradient descent on the client's own loss (IFCA, lines 15-21).
+class LocalSolver:
+    """What the local solvers share: how many steps, how large, and on which points.
+
+    :class:`LocalSGD` and :class:`LocalAdam` add ``begin`` (what they remember before the first
+    step) and ``move`` (one step).
 
     Parameters
     ----------
-    steps : int
-        tau, the number of steps in a round.
+    steps : int, optional
+        tau, the number of steps in a round. Give ``steps`` or ``epochs``, not both; with neither
+        there is one step.
     step_size : float
         gamma.
     batch_size : int, optional
         Points a step. None takes all points of the client (no randomness). Otherwise a client
-        goes through its points in a random order, B at a time, and shuffles anew when through.
+        goes through its points in a random order, B at a time, and shuffles anew when through; the
+        last batch of a pass holds what is left.
+    epochs : int, optional
+        Passes over the client's own points in a round. A client with n_i points then makes
+        epochs * ceil(n_i / B) steps: where clients hold different numbers of points, one that is
+        through stays where it is while the others go on.
+    decay : float
+        The step size of round t = 0, 1, ... is gamma decay^t (IFCA's CIFAR setting: 0.99).
 
     Raises
     ------
     ValueError
-        If steps or batch_size is below 1 or step_size is not positive.
+        If steps and epochs are both given, a number lies outside its bounds: steps, epochs,
+        batch_size at least 1, step_size positive, decay in (0, 1].
     """
 
-    steps: int = 1
+    steps: int = None
     step_size: float = 0.1
     batch_size: int = None
+    epochs: int = None
+    decay: float = 1.0
 
     def __post_init__(self):
-        if self.steps < 1:
-            raise ValueError(f"steps must be at least 1, got {self.steps}")
+        if self.steps is not None and self.epochs is not None:
+            raise ValueError(
+                f"give steps or epochs, not both, got steps={self.steps}, epochs={self.epochs}"
+            )
+        if self.steps is None and self.epochs is None:
+            object.__setattr__(self, "steps", 1)
+        for name in ("steps", "epochs"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise ValueError(f"{name} must be at least 1, got {value}")
         if not self.step_size > 0:
             raise ValueError(f"step_size must be positive, got {self.step_size}")
         if self.batch_size is not None and self.batch_size < 1:
             raise ValueError(f"batch_size must be at least 1 or None, got {self.batch_size}")
+        if not 0 < self.decay <= 1:
+            raise ValueError(f"decay must be in (0, 1], got {self.decay}")
 
-    def train(self, bank, clients, key):
+    def train(self, bank, clients, key, pull=None, weights=None):
         """Train one model a client.
 
         Parameters
@@ -152,45 +208,128 @@ class LocalSGD:
             b clients.
         key : tuple of int
             (seed, round): with a client's id it fixes that client's batches.
+        pull : tuple of Tensor [b] and Bank, optional
+            (strength a_i, target t_i), b of each: the client minimises
+            F_i(theta) + a_i / 2 |theta|^2 - <t_i, theta>, so each step's gradient carries
+            a_i theta - t_i beside the gradient of the loss. A proximal term
+            (lambda / 2) |theta - c|^2 is the pull (lambda, lambda c).
+        weights : Tensor [b, n_max], optional
+            Factor of each point's loss; see :func:`gradients`.
 
         Returns
         -------
         Bank
             Where each client ends.
         """
-        for batch in self.batches(clients, key, bank.dtype):
+        rate, memory = self.rate(key[1]), self.begin(bank)
+
+        def pulled(slope, theta, target):
+            return slope + column(pull[0].to(theta), theta) * theta - target
+
+        def settled(new, old, going):
+            return torch.where(column(going, new), new, old)
+
+        for count, batch in enumerate(self.batches(clients, key, bank.dtype, weights), 1):
             slopes = gradients(bank, *batch)
-            bank = bank.map(lambda theta, slope: theta - self.step_size * slope, slopes)
+            if pull is not None:
+                slopes = slopes.map(pulled, bank, pull[1])
+            moved, memory = self.move(bank, slopes, memory, rate, count)
+            if self.epochs is not None:
+                moved = moved.map(partial(settled, going=batch[2].any(1)), bank)
+            bank = moved
         return bank
+
+    def rate(self, round):
+        """The step size of a round: gamma decay^t, t = 0 in the first round."""
+        return self.step_size * self.decay**round
 
     def gradient(self, bank, clients, key):
         """The (stochastic) gradient of the first step (IFCA, Algorithm 1, option I)."""
         return gradients(bank, *next(self.batches(clients, key, bank.dtype)))
 
-    def batches(self, clients, key, dtype):
-        """The (x, y, mask) of each of the tau steps."""
-        x, mask = clients.inputs(dtype), clients.mask()
+    def batches(self, clients, key, dtype, weights=None):
+        """The (x, y, mask) of each step, and the weights of its points where there are any.
+
+        With ``epochs``, a client that is through has no point in the mask any more.
+        """
+        x, extra = clients.inputs(dtype), () if weights is None else (weights,)
         if self.batch_size is None:
-            for _ in range(self.steps):
-                yield x, clients.y, mask
+            everything = (x, clients.y, clients.mask(), *extra)
+            yield from repeat(everything, self.steps or self.epochs)
             return
-        rows = torch.stack(
-            [
-                self.draw(int(count), generator(BATCHES, *key, int(client)))
-                for count, client in zip(clients.counts, clients.ids, strict=True)
-            ]
-        ).to(x.device)
-        for step in range(self.steps):
-            chosen = rows[:, step]
+        drawn = [
+            self.draw(count, generator(BATCHES, *key, client))
+            for count, client in zip(clients.counts.tolist(), clients.ids.tolist(), strict=True)
+        ]
+        rows = torch.nn.utils.rnn.pad_sequence(drawn, batch_first=True, padding_value=-1)
+        rows = rows.to(x.device)
+        client = torch.arange(len(clients), device=x.device)[:, None]
+        for chosen in rows.unbind(1):
             index = chosen.clamp(min=0)
-            client = torch.arange(len(clients), device=x.device)[:, None]
-            yield x[client, index], clients.y[client, index], chosen >= 0
+            parts = (part[client, index] for part in (x, clients.y, *extra))
+            x_step, y_step, *more = parts
+            yield x_step, y_step, chosen >= 0, *more
 
     def draw(self, count, source):
-        """Rows of the points of each step, [tau, B]; -1 fills the last batch of a pass."""
-        passes = -(-self.steps // -(-count // self.batch_size))
-        size = -(-count // self.batch_size) * self.batch_size
-        rows = torch.full((passes, size), -1)
+        """Rows of the points of each step, [steps, B]; -1 fills the last batch of a pass."""
+        each = -(-count // self.batch_size)
+        passes = self.epochs or -(-self.steps // each)
+        rows = torch.full((passes, each * self.batch_size), -1)
         for one in rows:
             one[:count] = torch.randperm(count, generator=source)
         return rows.view(-1, self.batch_size)[: self.steps]
+
+
+@dataclass(frozen=True)
+class LocalSGD(LocalSolver):
+    """LocalUpdate: tau steps of gradient descent on the client's own loss (IFCA, lines 18-21).
+
+    Parameters
+    ----------
+    steps, step_size, batch_size, epochs, decay
+        As in :class:`LocalSolver`.
+    """
+
+    def begin(self, bank):
+        """Nothing: a step depends on no step before it."""
+
+    def move(self, bank, slopes, memory, rate, count):
+        """One step: theta - gamma g."""
+        return bank.map(lambda theta, slope: theta - rate * slope, slopes), None
+
+
+@dataclass(frozen=True)
+class LocalAdam(LocalSolver):
+    """Adam (Kingma and Ba, 2015) on the client's own loss, with PyTorch's constants.
+
+    The moments start at zero in every round: a client remembers nothing between rounds but, where
+    the algorithm says so, its model. (FedSoft's released code keeps each client's moments.)
+
+    Parameters
+    ----------
+    steps, step_size, batch_size, epochs, decay
+        As in :class:`LocalSolver`; the step size is PyTorch's 0.001 unless given.
+
+    Notes
+    -----
+    Every operation is elementwise, so a bank of b models takes the steps that
+    ``torch.optim.Adam`` would take one client at a time. beta_1 = 0.9, beta_2 = 0.999,
+    epsilon = 1e-8.
+    """
+
+    step_size: float = 0.001
+
+    def begin(self, bank):
+        """Both moments of the gradient, zero."""
+        return bank.map(torch.zeros_like), bank.map(torch.zeros_like)
+
+    def move(self, bank, slopes, memory, rate, count):
+        """One step: theta - gamma m / (sqrt(v) + epsilon), m and v corrected for starting at 0."""
+        first = memory[0].map(lambda m, g: 0.9 * m + 0.1 * g, slopes)
+        second = memory[1].map(lambda v, g: 0.999 * v + 0.001 * g * g, slopes)
+
+        def step(theta, m, v):
+            spread = (v / (1 - 0.999**count)).sqrt() + 1e-8
+            return theta - rate / (1 - 0.9**count) * m / spread
+
+        return bank.map(step, first, second), (first, second)

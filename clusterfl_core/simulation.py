@@ -14,7 +14,7 @@ import torch
 from torch import nn
 from tqdm import tqdm
 
-from clusterfl_core import banks, baselines, evaluation, ifca, local, models
+from clusterfl_core import banks, baselines, evaluation, fedsoft, ifca, local, models
 from clusterfl_core import federation as wire
 from clusterfl_core.data import write_whole
 
@@ -37,9 +37,10 @@ class Run:
         The state after the last round.
     history : list of dict
         One record a round: ``round`` (from 1), ``train_loss`` (mean over the clients that worked,
-        of the loss they started the round from), ``accuracy`` (or ``error`` for regression: mean
-        over the test clients, after the round), ``identity_accuracy`` (where the truth is known),
-        ``empty`` (clusters nobody chose), ``bytes_down``, ``bytes_up``, ``seconds``.
+        of the loss they started the round from), ``clients`` (how many trained), ``accuracy`` (or
+        ``error`` for regression: mean over the test clients, after the round),
+        ``identity_accuracy`` (where the truth is known), ``empty`` (clusters nobody chose),
+        ``bytes_down``, ``bytes_up``, ``seconds``.
     """
 
     algorithm: object
@@ -55,7 +56,10 @@ class Run:
 
     @property
     def assignments(self):
-        """Which model of the bank is each client's: LongTensor [m]; -1 if never asked."""
+        """Which model of the bank is each client's: LongTensor [m]; -1 if never asked.
+
+        Soft assignments (FedSoft, FedEM) are the share of each model: Tensor [m, k].
+        """
         return self.state.assignments
 
     def save(self, path):
@@ -97,7 +101,7 @@ class Run:
 
 
 def _own_classes():
-    modules = (banks, baselines, wire, ifca, local, models, sys.modules[__name__])
+    modules = (banks, baselines, wire, fedsoft, ifca, local, models, sys.modules[__name__])
     own = [
         value
         for module in modules
@@ -248,20 +252,27 @@ def _one_more(done, federation, device):
         client = int(replies.clients[~sound][0])
         raise Diverged(
             f"round {state.round}: the {what} of client {client} is not finite; the step size "
-            f"{done.algorithm.local.step_size} is probably too large. Everything up to round "
+            f"{_step_sizes(done.algorithm)} is probably too large. Everything up to round "
             f"{done.state.round} is in this error's .run",
             done,
         )
     quality = evaluation.score(done.algorithm, state, federation)
-    record = {"round": state.round, "train_loss": float(losses.mean())}
+    record = {"round": state.round, "train_loss": float(losses.mean()), "clients": len(losses)}
     record["accuracy" if federation.classes else "error"] = float(quality.mean())
     if federation.clusters is not None:
-        found = evaluation.identity_accuracy(state.assignments, federation.clusters)
+        found = evaluation.hard(state.assignments)
+        found = evaluation.identity_accuracy(found, federation.clusters)
         record["identity_accuracy"] = found
     if hasattr(state, "empty"):
         record["empty"] = int((state.empty > 0).sum())
     record |= {"bytes_down": down, "bytes_up": up, "seconds": time.perf_counter() - started}
     return Run(done.algorithm, done.seed, done.data, state, [*done.history, record])
+
+
+def _step_sizes(algorithm):
+    """The step size of each local solver among the settings, in words."""
+    solvers = [value for value in vars(algorithm).values() if hasattr(value, "step_size")]
+    return " or ".join(str(size) for size in dict.fromkeys(s.step_size for s in solvers))
 
 
 def _finite(bank):

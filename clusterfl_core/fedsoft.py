@@ -1,0 +1,386 @@
+"""FedSoft, soft clustered federated learning (Ruan and Joe-Wong; 2022).
+
+The data of each of m clients is a MIXTURE of k distributions. The server keeps one model for each
+distribution, the centers c_1, ..., c_k; client i keeps a personal model w_i. The paper writes N for
+m, S for k, k for the client and s for the cluster; here u_ij is the share of cluster j in the data
+of client i, its *importance*. A round t (Algorithm 1):
+
+* every tau rounds all clients weigh: each point counts for the center with the lowest loss on it,
+  and the counts become the importance u_ij (lines 3 to 14). Weighing is a round trip of its own;
+* the server turns importance into aggregation weights v_ji (line 15, eq. 6) and selects K clients
+  for each cluster with these probabilities (line 16);
+* a selected client solves ONE problem, whatever the number of clusters: its own loss plus a pull
+  to the centers that matter to it, h_i(w) = F_i(w) + (lambda / 2) sum_j u_ij |w - c_j|^2 (line 17,
+  eq. 4);
+* each center becomes the mean of the local models of the clients selected for it (line 18).
+"""
+
+from dataclasses import dataclass, field, replace
+
+import torch
+from torch import nn
+
+from clusterfl_core import local
+from clusterfl_core.banks import Bank
+from clusterfl_core.federation import INITIALIZATION, SELECTION, Jobs, Replies, generator
+from clusterfl_core.local import LocalAdam, LocalSolver
+
+
+def estimate_importance(bank, clients, smoother):
+    """The share of each cluster in each client's data, as far as the centers can tell.
+
+    Parameters
+    ----------
+    bank : Bank
+        The k centers.
+    clients : Clients
+        b clients.
+    smoother : float
+        sigma, what a cluster gets that no point has chosen, in [0, 1).
+
+    Returns
+    -------
+    Tensor [b, k], float64
+        u_ij = max(n_ij / n_i, sigma), where n_ij counts the POINTS of client i on which center j
+        has the lowest loss (Algorithm 1, lines 5 to 10). Ties go to the lowest j, which the paper
+        leaves open. A row sums to one plus at most (k - 1) sigma.
+    """
+    best, mask = local.point_loss_table(bank, clients).argmin(0), clients.mask()
+    counts = torch.stack([((best == j) & mask).sum(1) for j in range(len(bank))], 1)
+    return (counts.to(torch.float64) / clients.counts[:, None]).clamp(min=smoother)
+
+
+def aggregation_weights(importance, counts):
+    """What each client counts for each center.
+
+    Parameters
+    ----------
+    importance : Tensor [m, k]
+        u_ij.
+    counts : LongTensor [m]
+        n_i.
+
+    Returns
+    -------
+    Tensor [k, m]
+        v_ji = u_ij n_i / sum_i' u_i'j n_i' (line 15, eq. 6). The sum is over ALL clients: eq. 6
+        prints the selected ones, who are drawn with these very probabilities afterwards. A row
+        sums to one, or is zero where no client gives the cluster any importance.
+    """
+    weights = (importance * counts[:, None]).T
+    total = weights.sum(1, keepdim=True)
+    return torch.where(total > 0, weights / total, 0)
+
+
+def select(weights, size, key):
+    """K clients for each cluster, without replacement, by their aggregation weights (line 16).
+
+    One client after another is drawn with probability proportional to its weight among those not
+    yet drawn, the clusters independently. (So the weight is the probability of being drawn first;
+    for K > 1 a client is selected more often than that.)
+
+    Parameters
+    ----------
+    weights : Tensor [k, m]
+        v_ji.
+    size : int
+        K.
+    key : tuple of int
+        (seed, round).
+
+    Returns
+    -------
+    BoolTensor [k, m]
+        True where the client is selected for the cluster: K a row.
+
+    Raises
+    ------
+    ValueError
+        If K exceeds the number of clients, or of clients with a positive weight.
+    """
+    clusters, m = weights.shape
+    if size > m:
+        raise ValueError(f"selected must be at most the {m} clients, got {size}")
+    able = (weights > 0).sum(1)
+    if int(able.min()) < size:
+        raise ValueError(
+            f"selected must be at most the number of clients with positive importance, got {size}, "
+            f"but cluster {int(able.argmin())} has {int(able.min())}; a positive smoother gives "
+            "every client some"
+        )
+    rows = torch.multinomial(weights, size, generator=generator(SELECTION, *key))
+    return torch.zeros(clusters, m, dtype=torch.bool).scatter_(1, rows, True)
+
+
+def expected_workload(clients, selected, clusters):
+    """Clients that work in a round if every cluster selects K of N uniformly and independently.
+
+    N (1 - (1 - K / N)^S), the paper's estimate for the case that each distribution has the same
+    share in every client; the more the importance differs, the fewer clients serve two clusters.
+    """
+    return clients * (1 - (1 - selected / clients) ** clusters)
+
+
+def blend(bank, weights):
+    """Weighted sums of the centers: sum_j weights_ij c_j for each client.
+
+    Parameters
+    ----------
+    bank : Bank
+        k centers.
+    weights : Tensor [b, k]
+
+    Returns
+    -------
+    Bank
+        b models.
+    """
+    columns = weights.to(bank.dtype).unbind(1)
+
+    # A sum in fixed order, not a matrix product: a product's rounding depends on b, and a client
+    # must compute the same alone and among others.
+    def mix(centers):
+        return sum(
+            local.column(share, centers) * one for share, one in zip(columns, centers, strict=True)
+        )
+
+    return bank.map(mix)
+
+
+def proximal_pull(bank, importance, proximal):
+    """The proximal term as a pull of the local solver.
+
+    The gradient of (lambda / 2) sum_j u_ij |w - c_j|^2 is a_i w - t_i with
+    a_i = lambda sum_j u_ij and t_i = lambda sum_j u_ij c_j. The paper's eq. 5 is the case
+    sum_j u_ij = 1; smoothing makes the sum larger.
+
+    Parameters
+    ----------
+    bank : Bank
+        The k centers.
+    importance : Tensor [b, k]
+        u_ij.
+    proximal : float
+        lambda.
+
+    Returns
+    -------
+    tuple of Tensor [b] and Bank
+        (a, t), b models in t.
+    """
+    weights = proximal * importance
+    return sum(weights.unbind(1)), blend(bank, weights)
+
+
+def objective(personal, clients, bank, importance, proximal):
+    """h_i(w_i; c, u) of each client (eq. 4).
+
+    Parameters
+    ----------
+    personal : Bank
+        w_i, b models.
+    clients : Clients
+        b clients.
+    bank : Bank
+        The k centers.
+    importance : Tensor [b, k]
+        u_ij.
+    proximal : float
+        lambda.
+
+    Returns
+    -------
+    Tensor [b]
+        F_i(w_i) + (lambda / 2) sum_j u_ij |w_i - c_j|^2.
+    """
+    pulls = (importance.to(bank.dtype) * personal.distances(bank) ** 2).sum(1)
+    return local.mean_losses(personal, clients) + proximal / 2 * pulls
+
+
+@dataclass(frozen=True)
+class State:
+    """What the server knows between two round trips.
+
+    Parameters
+    ----------
+    seed, round : int
+        The seed of the run and the number of rounds done.
+    bank : Bank
+        The k centers c_j.
+    assignments : Tensor [m, k]
+        u_ij, the last importance each client reported; 1 / k before its first report.
+    personal : Bank
+        w_i, the last local model of each client, m in all. Before a client first takes part, the
+        fresh model that all clients begin with.
+    counts : LongTensor [m]
+        n_i, which clients tell the server when they join.
+    weighed : int
+        The round in which importance was last estimated; -1 before.
+    empty : LongTensor [k]
+        For each cluster, how many rounds in a row no point of any client has chosen it.
+    """
+
+    seed: int
+    round: int
+    bank: Bank
+    assignments: torch.Tensor
+    personal: Bank
+    counts: torch.Tensor
+    weighed: int
+    empty: torch.Tensor
+
+
+@dataclass(frozen=True)
+class FedSoft:
+    """Settings of the algorithm.
+
+    Parameters
+    ----------
+    model : torch.nn.Module
+        The architecture of every model.
+    clusters : int
+        k (the paper's S), the number of centers, between 1 and the number of clients.
+    local : LocalSGD or LocalAdam
+        How a client minimises h_i. The paper writes argmin and allows any solver.
+    proximal : float
+        lambda >= 0, the strength of the pull to the centers.
+    selected : int, optional
+        K, how many clients are selected for each cluster, fewer than all: with K = m every center
+        is the mean of all local models. None: everyone takes part, and local models are averaged
+        with the weights v_ji.
+    interval : int
+        tau, rounds from one estimate of the importance to the next.
+    smoother : float
+        sigma, in [0, 1); positive where clients are selected, since a cluster that no point has
+        chosen would have nobody to select.
+    warm_start : bool
+        True: a client starts from the model it kept, w_i, as in the released code. False: it keeps
+        nothing and starts from the mean of the centers by importance, where the pull is zero.
+
+    Raises
+    ------
+    ValueError
+        If a setting lies outside these bounds.
+    """
+
+    model: nn.Module
+    clusters: int
+    local: LocalSolver = field(default_factory=LocalAdam)
+    proximal: float = 1.0
+    selected: int = None
+    interval: int = 2
+    smoother: float = 1e-4
+    warm_start: bool = True
+
+    test_protocol = "lowest_loss"
+
+    def __post_init__(self):
+        if self.clusters < 1:
+            raise ValueError(f"clusters must be at least 1, got {self.clusters}")
+        if not self.proximal >= 0:
+            raise ValueError(f"proximal must not be negative, got {self.proximal}")
+        if self.selected is not None and self.selected < 1:
+            raise ValueError(f"selected must be at least 1 or None, got {self.selected}")
+        if self.interval < 1:
+            raise ValueError(f"interval must be at least 1, got {self.interval}")
+        if not 0 <= self.smoother < 1:
+            raise ValueError(f"smoother must be in [0, 1), got {self.smoother}")
+        if self.selected is not None and not self.smoother:
+            raise ValueError(
+                "smoother must be positive where clients are selected, got 0: a cluster that no "
+                "point has chosen would have nobody to select"
+            )
+
+    def init(self, federation, seed):
+        """K fresh centers, and one more fresh model with which every client begins."""
+        m, k = len(federation), self.clusters
+        if k > m:
+            raise ValueError(f"clusters must be at most the {m} clients, got {k}")
+        if self.selected is not None and self.selected > m:
+            raise ValueError(f"selected must be at most the {m} clients, got {self.selected}")
+        fresh = Bank.initialize(self.model, k + 1, generator(INITIALIZATION, seed))
+        return State(
+            seed,
+            0,
+            fresh.take(range(k)),
+            torch.full((m, k), 1 / k, dtype=torch.float64),
+            fresh.take([k] * m),
+            federation.train.counts,
+            -1,
+            torch.zeros(k, dtype=torch.int64),
+        )
+
+    def plan(self, state):
+        """Server: all clients weigh (line 4), or the selected ones train (lines 15 to 17).
+
+        Either way a client receives all k centers. In a round with a weighing the clients selected
+        after it receive them a second time, as Algorithm 1 has it.
+        """
+        ids, kept, values = torch.arange(len(state.counts)), None, {}
+        if not self.must_weigh(state):
+            ids = self.shares(state).any(0).nonzero()[:, 0]
+            kept = state.personal.take(ids) if self.warm_start else None
+            values = {"importance": state.assignments[ids]}
+        everything = torch.arange(self.clusters).expand(len(ids), -1)
+        return Jobs(state.seed, state.round, ids, state.bank, everything, kept, values)
+
+    def must_weigh(self, state):
+        """Whether the next round trip weighs: once in each round with t mod tau = 0 (line 3)."""
+        return state.round % self.interval == 0 and state.weighed != state.round
+
+    def shares(self, state):
+        """What each client's model counts for each center, before normalisation: Tensor [k, m].
+
+        v_ji if everyone takes part; 1 for the selected clients and 0 for the others otherwise
+        (line 18). A client without any share does not work in the round.
+        """
+        weights = aggregation_weights(state.assignments, state.counts)
+        if self.selected is None:
+            return weights
+        return select(weights, self.selected, (state.seed, state.round)).to(weights)
+
+    def client_step(self, jobs, clients):
+        """Clients: weigh (lines 5 to 10), or minimise h_i (line 17)."""
+        if not jobs.values:
+            importance = estimate_importance(jobs.bank, clients, self.smoother)
+            return Replies(clients.ids, None, {"importance": importance})
+        importance = jobs.values["importance"]
+        start = jobs.kept
+        if not self.warm_start:
+            start = blend(jobs.bank, importance / importance.sum(1, keepdim=True))
+        loss = local.mean_losses(start, clients)
+        pull = proximal_pull(jobs.bank, importance, self.proximal)
+        trained = self.local.train(start, clients, (jobs.seed, jobs.round), pull)
+        return Replies(clients.ids, trained, {"loss": loss})
+
+    def absorb(self, state, replies):
+        """Server: note the importance, or average the local models (line 18).
+
+        With selection a center is the plain mean over its selected clients, with everyone the mean
+        with weights v_ji. Clients that failed are left out of both; a center without any share
+        (nobody answered, or no importance and no smoother) keeps its model.
+        """
+        if replies.bank is None:
+            importance = state.assignments.clone()
+            importance[replies.clients] = replies.values["importance"]
+            return replace(state, assignments=importance, weighed=state.round)
+
+        shares = self.shares(state)[:, replies.clients]
+        total = shares.sum(1, keepdim=True)
+        weights = torch.where(total > 0, shares / total, 0)
+
+        def average(old, answers):
+            new = torch.tensordot(weights.to(old), answers, dims=1)
+            return torch.where(local.column(total[:, 0] > 0, old), new, old)
+
+        def put(old, new):
+            return old.index_copy(0, replies.clients, new)
+
+        chosen = (state.assignments > self.smoother).any(0)
+        return replace(
+            state,
+            round=state.round + 1,
+            bank=state.bank.map(average, replies.bank),
+            personal=state.personal.map(put, replies.bank),
+            empty=torch.where(chosen, 0, state.empty + 1),
+        )
