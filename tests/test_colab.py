@@ -87,6 +87,20 @@ def test_wheel_brings_nothing_that_was_not_there(python, source, tmp_path):
     assert "No broken requirements" in run(python, "-m", "pip", "check")
 
 
+MOVED = """\
+from clusterfl_core.interactive import player
+
+widget = player([(b"", "first"), (b"", "second")])
+controls, shown = widget.children
+controls.children[1].value = 1
+assert 'alt="second"' in shown.value
+"""
+
+
+def test_player_moves_with_the_widgets_of_colab(python, tmp_path):
+    run(python, "-c", MOVED, cwd=tmp_path)
+
+
 @pytest.mark.parametrize("path", house.notebooks(), ids=lambda path: path.stem)
 def test_notebook_runs_alone_and_offline(python, tmp_path, path):
     shutil.copy(path, tmp_path)

@@ -199,21 +199,18 @@ def test() -> None:
         python("-m", "ruff", "format", "--check", ".")
     with step("Outputs stripped"):
         run(BIN / f"nbstripout{EXE}", *STRIP_OPTIONS, *notebooks())
-    with step("Workflows are well formed"):
+    with step("Workflows and citation are well formed"):
+        check = [BIN / f"check-jsonschema{EXE}", "--builtin-schema"]
         workflows = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
-        run(
-            BIN / f"check-jsonschema{EXE}",
-            "--builtin-schema",
-            "vendor.github-workflows",
-            *workflows,
-        )
+        run(*check, "vendor.github-workflows", *workflows)
+        run(*check, "vendor.citation-file-format", "CITATION.cff")
     with step("Library and house"):
         python("-m", "pytest", "tests", "-m", "not pages and not colab")
     with step("Every notebook runs"):
         python("-m", "pytest", *NBVAL_OPTIONS, *notebooks())
     build()
     with step("Built pages in the browser"):
-        python("-m", "pytest", "tests/test_pages.py")
+        python("-m", "pytest", "-n", "2", "tests/test_pages.py")
 
 
 def test_colab() -> None:
