@@ -137,6 +137,11 @@ class IFCA:
             raise ValueError(f"clusters must be at least 1, got {self.clusters}")
         if self.option not in ("models", "gradients"):
             raise ValueError(f"option must be 'models' or 'gradients', got {self.option!r}")
+        if self.option == "gradients" and not isinstance(self.local, LocalSGD):
+            raise ValueError(
+                "option 'gradients' is plain gradient descent, so local must be LocalSGD, "
+                f"got {type(self.local).__name__}"
+            )
         if self.option == "gradients" and self.local.steps != 1:
             raise ValueError(
                 "option 'gradients' sends one gradient a round, so local.steps must be 1, "
@@ -231,7 +236,7 @@ class IFCA:
             def update(old, answers):
                 total = torch.tensordot(member.to(old), answers, dims=1)
                 if self.option == "gradients":
-                    return old - self.local.step_size / m * total
+                    return old - self.local.rate(state.round) / m * total
                 sizes = member.sum(1).view(k, *[1] * (old.ndim - 1))
                 return torch.where(sizes > 0, total / sizes.clamp(min=1), old)
 
