@@ -4,6 +4,7 @@ The loop is the contract of every algorithm: ``plan``, ``client_step``, ``absorb
 handled in chunks, as one batch of tensors; nothing that a client computes depends on the chunk.
 """
 
+import re
 import sys
 import time
 import zipfile
@@ -91,6 +92,12 @@ class Run:
         except FileNotFoundError:
             raise
         except Exception as error:  # damaged bytes make the readers fail in a dozen ways
+            foreign = re.search(r"Unsupported global: GLOBAL (\S+)", str(error))
+            if foreign:
+                raise ValueError(
+                    f"{path} holds {foreign[1]}, which is not of this package; if it is a model "
+                    "of yours, call torch.serialization.add_safe_globals([...]) with it first"
+                ) from error
             reason = str(error).split("\n")[0][:200]
             raise ValueError(
                 f"{path} is not a run saved by this package, or it is damaged: {reason}"
