@@ -121,7 +121,14 @@ def gradients(bank, x, y, mask, weights=None):
     Notes
     -----
     The clients' losses share no parameter, so the gradient of their sum holds each client's own.
+    For linear regression it is written out, (2 / n) sum_l (<x_l, theta> - y_l) x_l: the same
+    numbers, several times faster.
     """
+    if _is_linear_regression(bank.model):
+        theta, found = bank.tensors["theta"], (x @ bank.tensors["theta"][:, :, None])[..., 0]
+        factors = mask if weights is None else mask * weights
+        slopes = torch.where(mask, (found - y) * factors, 0) * (2 / mask.sum(1).to(x))[:, None]
+        return Bank(bank.model, {"theta": (slopes.to(theta)[:, None] @ x)[:, 0]})
     leaves = bank.map(lambda tensor: tensor.detach().requires_grad_())
     losses = point_losses(leaves, x, y)
     if weights is not None:
@@ -129,6 +136,12 @@ def gradients(bank, x, y, mask, weights=None):
     total = masked_mean(losses, mask).sum()
     found = torch.autograd.grad(total, list(leaves.tensors.values()))
     return Bank(bank.model, dict(zip(leaves.tensors, found, strict=True)))
+
+
+def _is_linear_regression(model):
+    """Whether a subclass has left prediction and loss as they are."""
+    plain = models.LinearRegression
+    return getattr(type(model), "forward", None) is plain.forward and model.loss is plain.loss
 
 
 def masked_mean(values, mask):

@@ -209,6 +209,39 @@ def test_losses_of_all_points_under_all_models(bank, clients):
     assert torch.equal(local.loss_matrix(bank, clients), means)
 
 
+class Halved(cf.models.LinearRegression):
+    """Linear regression with half the squared loss: the gradient written out is not its own."""
+
+    loss = staticmethod(lambda outputs, responses: (responses - outputs) ** 2 / 2)
+
+
+class Through(cf.models.LinearRegression):
+    """Linear regression that takes a detour, so that autograd finds its gradient."""
+
+    def forward(self, x):
+        return super().forward(x)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_gradient_of_linear_regression_written_out_is_autograds(weighted, dtype):
+    source = generator(99, 6)
+    x, y = torch.randn(4, 7, 3, generator=source), torch.randn(4, 7, generator=source)
+    mask = torch.arange(7) < torch.tensor([7, 1, 4, 6])[:, None]
+    x[~mask], y = 0, torch.where(mask, y, 5.0).to(torch.float64)
+    weights = torch.rand(4, 7, generator=source) if weighted else None
+    theta = {"theta": torch.randn(4, 3, generator=source).to(dtype)}
+    found = local.gradients(
+        Bank(cf.models.LinearRegression(3), theta), x.to(dtype), y, mask, weights
+    )
+    wanted = local.gradients(Bank(Through(3), theta), x.to(dtype), y, mask, weights)
+    assert found.dtype == dtype
+    digits = {torch.float32: 1e-6, torch.float64: 1e-14}[dtype]
+    torch.testing.assert_close(found.flatten(), wanted.flatten(), rtol=digits, atol=digits)
+    half = local.gradients(Bank(Halved(3), theta), x.to(dtype), y, mask, weights)
+    torch.testing.assert_close(half.flatten(), wanted.flatten() / 2)
+
+
 def test_images_stay_bytes_until_a_batch_is_used(bank):
     pixels = torch.randint(0, 256, (2, 6, 5), generator=generator(99, 5), dtype=torch.uint8)
     labels = torch.tensor([[0, 1, 2, 0, 1, 2]] * 2)
