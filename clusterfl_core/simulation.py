@@ -288,23 +288,23 @@ def _finite(bank):
     return torch.stack(sums).isfinite().all(0)
 
 
-def _form(bank):
-    """Shape and type of each parameter, which a printed model need not show."""
-    return {name: (tuple(t.shape[1:]), t.dtype) for name, t in bank.tensors.items()}
+def _essence(run):
+    """What must agree for one run to go on from another, each as one line of text."""
+    parameters = run.models.tensors.items()  # a printed model need not show shapes and types
+    form = {name: (tuple(tensor.shape[1:]), tensor.dtype) for name, tensor in parameters}
+    essence = {"algorithm": type(run.algorithm).__name__} | vars(run.algorithm)
+    essence |= {"parameters": form, "seed": run.seed, "data": run.data}
+    return {name: " ".join(repr(value).split()) for name, value in essence.items()}
 
 
 def _resume(checkpoint, fresh, rounds):
     found = Run.load(checkpoint)
-    for name, was, now in (
-        ("algorithm", found.algorithm, fresh.algorithm),
-        ("seed", found.seed, fresh.seed),
-        ("data", found.data, fresh.data),
-        ("models", _form(found.models), _form(fresh.models)),
-    ):
-        if repr(was) != repr(now):
+    was, now = _essence(found), _essence(fresh)
+    for name, value in now.items():
+        if was.get(name) != value:
             raise ValueError(
-                f"{checkpoint} belongs to another run: its {name} is {was}, not {now}; "
-                "name another file, or delete this one to start anew"
+                f"{checkpoint} belongs to another run: its {name} is {was.get(name)}, not "
+                f"{value}; name another file, or delete this one to start anew"
             )
     if found.state.round > rounds:
         raise ValueError(
