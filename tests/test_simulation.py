@@ -131,6 +131,14 @@ def test_the_same_seed_gives_the_same_run_bit_for_bit(algorithm):
     assert_equal_runs(first, run(algorithm, a_federation(), 3, seed=7))
 
 
+def test_a_named_device_is_the_one_chosen_where_there_is_no_other(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    algorithm = ALGORITHMS["IFCA"]
+    assert_equal_runs(
+        run(algorithm, FEDERATION, 2, device="cpu"), run(algorithm, FEDERATION, 2, device="auto")
+    )
+
+
 @EACH
 def test_different_seeds_give_different_runs(algorithm):
     rows = [run(algorithm, FEDERATION, 2, seed=seed).models.flatten() for seed in range(3)]
