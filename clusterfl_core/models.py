@@ -332,9 +332,8 @@ class LSTMLayer(nn.Module):
         from_input = x @ self.weight_ih.T + self.bias
         state = memory = x.new_zeros(len(x), self.weight_hh.shape[1])
         states = []
-        for step in range(x.shape[1]):
-            gates = from_input[:, step] + state @ self.weight_hh.T
-            into, keep, new, out = gates.chunk(4, 1)
+        for step in from_input.unbind(1):
+            into, keep, new, out = (step + state @ self.weight_hh.T).chunk(4, 1)
             memory = keep.sigmoid() * memory + into.sigmoid() * new.tanh()
             state = out.sigmoid() * memory.tanh()
             states.append(state)

@@ -20,6 +20,15 @@ IMAGE_MODELS = {
 ALL_MODELS = IMAGE_MODELS | {"NextWordLSTM": models.NextWordLSTM(11, 4, 6)}
 
 
+@pytest.fixture(autouse=True)
+def one_thread():
+    """Tensors this small make threads wait for each other."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
 def generator(seed=0):
     return torch.Generator().manual_seed(seed)
 
