@@ -18,6 +18,7 @@ from clusterfl_core import (
     plotting,
     populations,
     simulation,
+    theory,
 )
 from clusterfl_core.baselines import FedAvg, FedEM, LocalOnly, OneShot
 from clusterfl_core.federation import Clients, Federation
@@ -54,4 +55,5 @@ __all__ = [
     "populations",
     "run",
     "simulation",
+    "theory",
 ]
