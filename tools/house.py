@@ -55,16 +55,16 @@ def step(what: str) -> Iterator[None]:
     print(f"    {time.perf_counter() - start:.1f} s: {what}", flush=True)
 
 
-def run(*command: object, failed: str = "") -> None:
+def run(*command: object, failed: str = "", **variables: str) -> None:
     """Run a command in the repository's root; stop with one sentence if it fails."""
     words = [str(word) for word in command]
-    if subprocess.run(words, cwd=ROOT).returncode:
+    if subprocess.run(words, cwd=ROOT, env={**os.environ, **variables}).returncode:
         sys.exit(failed or f"Failed: {' '.join(words)}")
 
 
-def python(*arguments: object, failed: str = "") -> None:
+def python(*arguments: object, **options: str) -> None:
     """Run the Python of `.venv` with these arguments."""
-    run(PYTHON, *arguments, failed=failed)
+    run(PYTHON, *arguments, **options)
 
 
 def digest(*parts: str | Path) -> str:
@@ -207,7 +207,8 @@ def test() -> None:
     with step("Library and house"):
         python("-m", "pytest", "tests", "-m", "not pages and not colab")
     with step("Every notebook runs"):
-        python("-m", "pytest", *NBVAL_OPTIONS, *notebooks())
+        half = str(max(1, (os.cpu_count() or 2) // 2))  # two notebooks share the cores
+        python("-m", "pytest", *NBVAL_OPTIONS, *notebooks(), OMP_NUM_THREADS=half)
     build()
     with step("Built pages in the browser"):
         python("-m", "pytest", "-n", "2", "tests/test_pages.py")
