@@ -55,16 +55,20 @@ def step(what: str) -> Iterator[None]:
     print(f"    {time.perf_counter() - start:.1f} s: {what}", flush=True)
 
 
-def run(*command: object, failed: str = "", **variables: str) -> None:
-    """Run a command in the repository's root; stop with one sentence if it fails."""
+def run(*command: object, failed: str = "") -> None:
+    """Run a command in the repository's root; stop with one sentence if it fails.
+
+    The book's models are so small that a second thread gains little, and on a busy machine costs
+    many times what it gains; one thread also adds up in the same order on every machine.
+    """
     words = [str(word) for word in command]
-    if subprocess.run(words, cwd=ROOT, env={**os.environ, **variables}).returncode:
+    if subprocess.run(words, cwd=ROOT, env={"OMP_NUM_THREADS": "1", **os.environ}).returncode:
         sys.exit(failed or f"Failed: {' '.join(words)}")
 
 
-def python(*arguments: object, **options: str) -> None:
+def python(*arguments: object, failed: str = "") -> None:
     """Run the Python of `.venv` with these arguments."""
-    run(PYTHON, *arguments, **options)
+    run(PYTHON, *arguments, failed=failed)
 
 
 def digest(*parts: str | Path) -> str:
@@ -207,8 +211,7 @@ def test() -> None:
     with step("Library and house"):
         python("-m", "pytest", "tests", "-m", "not pages and not colab")
     with step("Every notebook runs"):
-        half = str(max(1, (os.cpu_count() or 2) // 2))  # two notebooks share the cores
-        python("-m", "pytest", *NBVAL_OPTIONS, *notebooks(), OMP_NUM_THREADS=half)
+        python("-m", "pytest", *NBVAL_OPTIONS, *notebooks())
     build()
     with step("Built pages in the browser"):
         python("-m", "pytest", "-n", "2", "tests/test_pages.py")
