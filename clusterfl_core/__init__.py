@@ -7,6 +7,7 @@ An algorithm is a frozen dataclass of settings with four functions, ``init``, ``
 from clusterfl_core import (
     banks,
     baselines,
+    cfl,
     data,
     evaluation,
     federation,
@@ -21,6 +22,7 @@ from clusterfl_core import (
     theory,
 )
 from clusterfl_core.baselines import FedAvg, FedEM, LocalOnly, OneShot
+from clusterfl_core.cfl import CFL
 from clusterfl_core.federation import Clients, Federation
 from clusterfl_core.fedsoft import FedSoft
 from clusterfl_core.ifca import IFCA
@@ -30,6 +32,7 @@ from clusterfl_core.simulation import Run, run
 __version__ = "0.1.0"
 
 __all__ = [
+    "CFL",
     "IFCA",
     "Clients",
     "FedAvg",
@@ -43,6 +46,7 @@ __all__ = [
     "Run",
     "banks",
     "baselines",
+    "cfl",
     "data",
     "evaluation",
     "federation",

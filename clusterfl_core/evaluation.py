@@ -7,6 +7,7 @@ from sklearn.metrics import adjusted_rand_score
 
 from clusterfl_core import local
 from clusterfl_core.baselines import responsibilities
+from clusterfl_core.cfl import cross_similarity, optimal_bipartition
 from clusterfl_core.ifca import lowest
 
 INFERENCE = 20  # E steps with which a new client of FedEM finds its mixture weights
@@ -32,6 +33,7 @@ def score(algorithm, state, federation):
     protocols = {
         "lowest_loss": lowest_loss,
         "own_distribution": own_distribution,
+        "own_leaf": own_leaf,
         "mixture": mixture,
     }
     return protocols[algorithm.test_protocol](state, federation)
@@ -192,6 +194,23 @@ def hard(assignments):
     return assignments.argmax(1) if assignments.ndim == 2 else assignments
 
 
+def own_leaf(state, federation):
+    """Each client's accuracy with the model of its own leaf, on test data of its own (CFL, Fig. 8).
+
+    That needs test data of the training clients: ``test.ids`` equal to ``train.ids`` (and, where
+    the truth is known, the same clusters). Test clients who are other people have no leaf; each
+    takes the model with the lowest loss on its own data, as in :func:`lowest_loss`.
+    """
+    train, test = federation.train, federation.test
+    same = torch.equal(train.ids, test.ids)
+    if same and federation.clusters is not None and federation.test_clusters is not None:
+        same = torch.equal(federation.clusters, federation.test_clusters)
+    if not same:
+        return lowest_loss(state, federation)
+    judge = local.accuracies if federation.classes else local.mean_losses
+    return judge(state.bank.take(state.assignments), test)
+
+
 def match_clusters(estimated, clusters):
     """Best one-to-one matching of estimated clusters to true ones (Hungarian method).
 
@@ -229,3 +248,38 @@ def identity_accuracy(estimated, clusters):
 def adjusted_rand_index(estimated, clusters):
     """Agreement of two partitions of the clients: 1 if equal, about 0 for random ones."""
     return float(adjusted_rand_score(clusters.tolist(), estimated.tolist()))
+
+
+def separation_gap(similarity, clusters):
+    """How clearly similarities show the clusters: g = alpha_intra^min - alpha_cross^max (CFL, 29).
+
+    Parameters
+    ----------
+    similarity : Tensor or ndarray [m, m]
+        Cosine similarities of the clients, m at least 2.
+    clusters : LongTensor [m]
+        True cluster of each client, I(i).
+
+    Returns
+    -------
+    float
+        The least similarity within a true cluster, less the largest across the OPTIMAL
+        bipartition. Where it is positive the bipartition is correct: no true cluster is torn
+        (Corollary 1). Remark 2 of the paper adds "only if", which is not so: the bipartition is
+        also correct where the clients of a cluster are similar along a chain, not all in pairs.
+
+    Raises
+    ------
+    ValueError
+        If the clusters are not those of the similarity's clients, or the similarity is not one
+        that :func:`clusterfl_core.cfl.optimal_bipartition` takes.
+    """
+    similarity, clusters = torch.as_tensor(similarity), torch.as_tensor(clusters)
+    halves = optimal_bipartition(similarity)
+    if clusters.shape != (len(similarity),):
+        raise ValueError(
+            f"clusters must name the cluster of each of the {len(similarity)} clients, "
+            f"got shape {tuple(clusters.shape)}"
+        )
+    within = similarity[clusters[:, None] == clusters]
+    return float(within.min()) - cross_similarity(similarity, *halves)

@@ -15,7 +15,7 @@ import torch
 from torch import nn
 from tqdm import tqdm
 
-from clusterfl_core import banks, baselines, evaluation, fedsoft, ifca, local, models
+from clusterfl_core import banks, baselines, cfl, evaluation, fedsoft, ifca, local, models
 from clusterfl_core import federation as wire
 from clusterfl_core.data import write_whole
 
@@ -108,7 +108,7 @@ class Run:
 
 
 def _own_classes():
-    modules = (banks, baselines, wire, fedsoft, ifca, local, models, sys.modules[__name__])
+    modules = (banks, baselines, cfl, wire, fedsoft, ifca, local, models, sys.modules[__name__])
     own = [
         value
         for module in modules
@@ -132,7 +132,7 @@ def run(algorithm, federation, rounds, *, seed=0, device="auto", progress=True, 
     Parameters
     ----------
     algorithm
-        Settings: IFCA, FedAvg, LocalOnly, ...
+        Settings: IFCA, CFL, FedAvg, LocalOnly, ...
     federation : Federation
         Clients, test clients, and the truth for evaluation.
     rounds : int

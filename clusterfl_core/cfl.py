@@ -1,0 +1,551 @@
+"""CFL, clustered federated learning (Sattler, Müller, Samek; 2019).
+
+m clients first train one model together. Where that has come to rest, the clients may still pull
+in different directions: their weight updates cancel in the mean but do not vanish. Then no one
+model fits all, and the *cosine similarity* of the updates tells who belongs together:
+
+    alpha_ij = <Delta theta_i, Delta theta_j> / (|Delta theta_i| |Delta theta_j|)       (44)
+
+The server splits the clients in two so that the most similar pair it tears apart is as dissimilar
+as possible (25), and each half goes on by itself, splits again or comes to rest for good. The
+splits form a *parameter tree*; its leaves are the clusters. One round of all leaves is Algorithm 5:
+
+* each client trains the model of its own leaf and sends its update Delta theta_i;
+* the server, leaf by leaf, either splits it or moves its model by the mean of its updates.
+
+The server never sees data. It need not even see the updates: all it does works just as well in
+coordinates that only the clients know (section V-B, :class:`Secret`).
+"""
+
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import torch
+from scipy.cluster import hierarchy
+from torch import nn
+
+from clusterfl_core import local
+from clusterfl_core.banks import Bank
+from clusterfl_core.federation import INITIALIZATION, Jobs, Replies, generator
+from clusterfl_core.local import LocalSGD
+
+# The stream only clients draw from, apart from the streams of federation.py.
+SECRET = 1 << 16
+
+
+def cosine_similarity(updates):
+    """Cosine similarities between the updates (or gradients) of m clients, equation 44.
+
+    Parameters
+    ----------
+    updates : Tensor [m, p] or Bank
+        One update a client.
+
+    Returns
+    -------
+    Tensor [m, m]
+        float64, symmetric, in [-1, 1], with ones on the diagonal. An update of length zero has no
+        direction; its similarity to every other is 0.
+    """
+    rows = updates.flatten() if isinstance(updates, Bank) else updates
+    gram = torch.zeros(len(rows), len(rows), dtype=torch.float64, device=rows.device)
+    # In blocks of columns, so that the copy in double precision stays small.
+    for block in rows.split(1 << 16, dim=1):
+        block = block.to(torch.float64)
+        gram += block @ block.T
+    norms = gram.diagonal().sqrt()
+    lengths = norms[:, None] * norms
+    alpha = torch.where(lengths == 0, 0, (gram + gram.T) / 2 / lengths).clamp(-1, 1)
+    return alpha.fill_diagonal_(1)
+
+
+def optimal_bipartition(similarity):
+    """The two clusters with the smallest maximum similarity across (25), in O(m^2).
+
+    Algorithm 1 joins clients from the most similar pair downwards until two clusters are left.
+    That is single-linkage clustering cut at two, or the maximum spanning tree without its weakest
+    edge; SciPy finds it without sorting the pairs. Complete linkage answers another question.
+
+    Parameters
+    ----------
+    similarity : Tensor or ndarray [m, m]
+        Symmetric, m at least 2.
+
+    Returns
+    -------
+    first, second : ndarray of int
+        Positions 0, ..., m - 1, ascending; ``first`` holds position 0. Where several
+        bipartitions are equally good, one of them.
+
+    Raises
+    ------
+    ValueError
+        If the matrix is not square, has fewer than two rows, holds NaN or infinity, or differs
+        from its transpose by more than 1e-6.
+    """
+    alpha = torch.as_tensor(similarity).detach().cpu().to(torch.float64).numpy()
+    if alpha.ndim != 2 or alpha.shape[0] != alpha.shape[1]:
+        raise ValueError(f"similarity must be a square matrix, got shape {alpha.shape}")
+    m = len(alpha)
+    if m < 2:
+        raise ValueError(f"similarity must compare at least 2 clients to split, got {m}")
+    if not np.isfinite(alpha).all():
+        i, j = np.argwhere(~np.isfinite(alpha))[0].tolist()
+        raise ValueError(f"similarity must be finite, got {alpha[i, j]} between {i} and {j}")
+    gap = np.abs(alpha - alpha.T)
+    if gap.max() > 1e-6:
+        i, j = (int(axis) for axis in np.unravel_index(gap.argmax(), gap.shape))
+        raise ValueError(
+            f"similarity must be symmetric, got {alpha[i, j]} between {i} and {j} but "
+            f"{alpha[j, i]} between {j} and {i}"
+        )
+    # The negative similarity serves as distance: 1 - alpha could round two values to one.
+    links = hierarchy.linkage(-alpha[np.triu_indices(m, 1)], "single")
+    # Numbers from m on name the clusters made by earlier links; the last link joins the halves.
+    members, pending = [], [int(links[-1, 0])]
+    while pending:
+        item = pending.pop()
+        if item < m:
+            members.append(item)
+        else:
+            pending += links[item - m, :2].astype(int).tolist()
+    half = np.isin(np.arange(m), members)
+    return np.flatnonzero(half == half[0]), np.flatnonzero(half != half[0])
+
+
+def cross_similarity(similarity, first, second):
+    """alpha_cross^max: the largest similarity between two clusters (Algorithm 3, line 5)."""
+    return float(torch.as_tensor(similarity)[first][:, second].max())
+
+
+def weighted_mean(updates, counts):
+    """The mean update of a cluster, sum_i |D_i| / |D_c| Delta theta_i (Algorithm 2, line 7).
+
+    Algorithm 5 prints the weights 1 / |c|; the two agree where clients hold equally many points.
+
+    Parameters
+    ----------
+    updates : Tensor [b, p]
+    counts : LongTensor [b]
+        |D_i|.
+
+    Returns
+    -------
+    Tensor [p]
+    """
+    total = torch.zeros_like(updates[0])
+    # Client after client, one operation each: so every coordinate is rounded alike wherever it
+    # stands, and permuted updates have exactly the permuted mean. Sums over an axis and matrix
+    # products do not promise that.
+    for share, update in zip((counts / counts.sum()).tolist(), updates, strict=True):
+        total += share * update
+    return total
+
+
+@dataclass(frozen=True)
+class Secret:
+    """The orthonormal map P that clients share and the server does not know (section V-B).
+
+    P changes neither norms nor cosine similarities (45) and is linear, so the server can average
+    and bipartition what it cannot read, and the clients undo P at the end (46).
+
+    "permutation" reorders the p coordinates of an update, across all layers. The server still sees
+    every single value, and how many are zero. "rotation" flips signs at random, takes the discrete
+    Hartley transform (the Fourier transform in real numbers) and reorders the outcome: what the
+    server sees mixes all values, and it cannot transform back, not knowing the order. This takes
+    O(p log p) operations and O(p) numbers, where a random orthonormal matrix needs p^2. A few
+    Householder reflections would be as cheap, but they change an update in a few of its p
+    directions only and so hide next to nothing. Norms, similarities and clusters stay visible.
+
+    Parameters
+    ----------
+    kind : {None, "permutation", "rotation"}
+        None sends updates as they are: P is the identity.
+    seed : int
+        What the clients agree on (Algorithm 5, line 3). A simulation has one seed for all;
+        in earnest clients exchange a seed of their own, apart from the one in Jobs. Only ``init``
+        (for the clients' common start), ``client_step``, ``assign`` and reading the models use P:
+        ``plan`` and ``absorb``, the server, never do.
+    """
+
+    kind: str
+    seed: int
+
+    def draw(self, size, device):
+        """The order [p] and the signs [p] of P, from the clients' own stream."""
+        source = generator(SECRET, self.seed)
+        order = torch.randperm(size, generator=source)
+        signs = torch.randint(2, (size,), generator=source) * 2 - 1
+        return order.to(device), signs.to(device)
+
+    def hide(self, bank):
+        """P x for each update or model x of a bank."""
+        if self.kind is None:
+            return bank
+        rows = bank.flatten()
+        order, signs = self.draw(rows.shape[1], rows.device)
+        rows = rows if self.kind == "permutation" else hartley(signs * rows)
+        return bank.unflatten(rows[:, order])
+
+    def reveal(self, bank):
+        """P^-1 z for each z of a bank."""
+        if self.kind is None:
+            return bank
+        rows = bank.flatten()
+        order, signs = self.draw(rows.shape[1], rows.device)
+        rows = rows[:, order.argsort()]
+        return bank.unflatten(rows if self.kind == "permutation" else signs * hartley(rows))
+
+
+def hartley(rows):
+    """The discrete Hartley transform of each row [b, p]: orthonormal, and its own inverse."""
+    waves = torch.fft.fft(rows, norm="ortho")
+    return waves.real - waves.imag
+
+
+@dataclass(frozen=True)
+class Node:
+    """A cluster that training has come to, with the edge from its parent (section V-C).
+
+    Parameters
+    ----------
+    parent : int
+        Number of the parent in the tree; -1 for the root.
+    clients : LongTensor [|c|]
+        c_v, ids in the whole population, ascending.
+    updates : Tensor [|c|, p] or None
+        Delta_e (47): the updates these clients sent at the parent's theta*, in the same order and
+        as the server saw them. None for the root.
+    children : tuple of int
+        Numbers of the two children; empty for a leaf.
+    model : Bank or None
+        theta*_v, a bank of one, as the server holds it. None for a leaf, whose model still moves.
+    """
+
+    parent: int
+    clients: torch.Tensor
+    updates: torch.Tensor = None
+    children: tuple = ()
+    model: Bank = None
+
+
+@dataclass(frozen=True)
+class State:
+    """What the server knows between two rounds.
+
+    Parameters
+    ----------
+    seed, round : int
+        The seed of the run and the number of rounds done.
+    held : Bank
+        The current models as the server holds them: P theta. One a leaf, and one more for
+        each split that some client still has to answer for, see :meth:`CFL.absorb`.
+    nodes : tuple of int
+        The node of the tree that each model of the bank belongs to.
+    assignments : LongTensor [m]
+        Which model of the bank is each client's: its leaf.
+    counts : LongTensor [m]
+        |D_i|, which clients tell the server when they join.
+    tree : tuple of Node
+        The parameter tree. Node 0 is the root; a child's number is larger than its parent's.
+    privacy : str or None
+        What the clients do to their updates, see :class:`Secret`.
+    """
+
+    seed: int
+    round: int
+    held: Bank
+    nodes: tuple
+    assignments: torch.Tensor
+    counts: torch.Tensor
+    tree: tuple
+    privacy: str = None
+
+    @property
+    def bank(self):
+        """The current models as the clients read them: P^-1 of what the server holds."""
+        return Secret(self.privacy, self.seed).reveal(self.held)
+
+
+def path_models(state, path):
+    """The models along a path of the tree, from the most general to the most special one.
+
+    Parameters
+    ----------
+    state : State
+    path : sequence of int
+        Nodes, for example a path of :meth:`CFL.assign`.
+
+    Returns
+    -------
+    Bank
+        theta*_v of the inner nodes and the current model of a leaf, as the clients read them.
+    """
+    parts = [
+        state.tree[v].model if state.tree[v].children else state.held.take([state.nodes.index(v)])
+        for v in path
+    ]
+    return Secret(state.privacy, state.seed).reveal(Bank.concatenate(parts))
+
+
+def nearer_children(tree, v, updates):
+    """For each update made at theta*_v, the child of v with the more similar one.
+
+    Parameters
+    ----------
+    tree : tuple of Node
+    v : int
+        A node with children.
+    updates : Tensor [b, p]
+
+    Returns
+    -------
+    list of int [b]
+        Algorithm 4, lines 4 to 12: the larger of alpha_0 and alpha_1, the largest similarity to an
+        update kept on either edge; ties go to the second child. (The paper prints v_1 and v_2 in
+        lines 6 and 7 for the v_0 and v_1 of line 4.)
+    """
+    first, second = tree[v].children
+    alpha_0, alpha_1 = (
+        cosine_similarity(torch.cat([updates, tree[child].updates]))[: len(updates), len(updates) :]
+        .max(1)
+        .values
+        for child in (first, second)
+    )
+    return torch.where(alpha_0 > alpha_1, first, second).tolist()
+
+
+@dataclass(frozen=True)
+class CFL:
+    """Settings of the algorithm.
+
+    Parameters
+    ----------
+    model : torch.nn.Module
+        The architecture of every model.
+    eps1 : float
+        A cluster is near a stationary point if its mean update is shorter than this (32).
+    eps2 : float
+        Its clients disagree if the longest of their updates is longer than this (33).
+    gamma_max : float
+        In [0, 1). How far, as a fraction of its length, a client's gradient may lie from that of
+        its distribution: the noise against which a split must be safe (39). 0 allows every split
+        but one through equal directions.
+    local : LocalSGD
+        What a client does in a round.
+    similarity : {"updates", "gradients"}
+        What the cosine similarities compare: weight updates (44), or full gradients of the
+        client's loss at the model it received (13), which it then sends beside its update. The
+        norms are those of the updates either way, as in Algorithm 5.
+    privacy : {None, "permutation", "rotation"}
+        What the clients do to all they send, see :class:`Secret`.
+
+    Raises
+    ------
+    ValueError
+        If a setting lies outside these bounds.
+    """
+
+    model: nn.Module
+    eps1: float
+    eps2: float
+    gamma_max: float = 0.0
+    local: LocalSGD = field(default_factory=LocalSGD)
+    similarity: str = "updates"
+    privacy: str = None
+
+    test_protocol = "own_leaf"
+
+    def __post_init__(self):
+        for name in ("eps1", "eps2"):
+            if not getattr(self, name) > 0:
+                raise ValueError(f"{name} must be positive, got {getattr(self, name)}")
+        if not 0 <= self.gamma_max < 1:
+            raise ValueError(f"gamma_max must be in [0, 1), got {self.gamma_max}")
+        if self.similarity not in ("updates", "gradients"):
+            raise ValueError(
+                f"similarity must be 'updates' or 'gradients', got {self.similarity!r}"
+            )
+        if self.privacy not in (None, "permutation", "rotation"):
+            raise ValueError(
+                f"privacy must be None, 'permutation' or 'rotation', got {self.privacy!r}"
+            )
+
+    def init(self, federation, seed):
+        """One fresh model, one cluster of all clients (Algorithm 5, line 3).
+
+        The clients draw theta_0, as they draw P, and the server is given P theta_0: from theta_0
+        and P theta_0 together it could read off a permutation.
+        """
+        m = len(federation)
+        fresh = Bank.initialize(self.model, 1, generator(INITIALIZATION, seed))
+        held = Secret(self.privacy, seed).hide(fresh)
+        root = Node(-1, torch.arange(m))
+        nobody = torch.zeros(m, dtype=torch.int64)
+        return State(seed, 0, held, (0,), nobody, federation.train.counts, (root,), self.privacy)
+
+    def plan(self, state):
+        """Server: every client works, on the model of its own leaf."""
+        m = len(state.assignments)
+        return Jobs(
+            state.seed, state.round, torch.arange(m), state.held, state.assignments[:, None]
+        )
+
+    def client_step(self, jobs, clients):
+        """Clients: undo P, train, send P (SGD(theta, D_i) - theta) (Algorithm 5, (1) and (46)).
+
+        With ``similarity="gradients"`` each client sends two rows: its update, then its gradient.
+        """
+        secret = Secret(self.privacy, jobs.seed)
+        start = secret.reveal(jobs.bank).take(jobs.models[:, 0])
+        loss = local.mean_losses(start, clients)
+        answer = self.update(start, clients, (jobs.seed, jobs.round))
+        if self.similarity == "gradients":
+            slope = local.gradients(start, clients.inputs(start.dtype), clients.y, clients.mask())
+            pairs = torch.arange(2 * len(clients)).view(2, -1).T.flatten()
+            answer = Bank.concatenate([answer, slope]).take(pairs)
+        return Replies(clients.ids, secret.hide(answer), {"loss": loss})
+
+    def update(self, start, clients, key):
+        """Delta theta_i = SGD(theta, D_i) - theta of each client (1): a bank of b."""
+        return self.local.train(start, clients, key).map(torch.sub, start)
+
+    def unpack(self, replies):
+        """What the clients sent, as rows, in the coordinates of the server.
+
+        Returns
+        -------
+        updates, compared : Tensor [b, p]
+            Delta theta_i, and what the cosine similarities compare: the same or the gradients.
+        """
+        rows = replies.bank.flatten()
+        if self.similarity == "updates":
+            return rows, rows
+        return rows[0::2], rows[1::2]
+
+    def bipartition(self, mean, updates, compared):
+        """Whether a cluster splits, and how (Algorithm 5, lines 14 to 18).
+
+        Parameters
+        ----------
+        mean : Tensor [p]
+            The cluster's mean update.
+        updates, compared : Tensor [b, p]
+            As :meth:`unpack` returns them, for the clients of one cluster.
+
+        Returns
+        -------
+        None or pair of ndarray of int
+            The rows of either half; None if the cluster stays whole. The order of the tests is the
+            paper's: near a stationary point (32), clients not at rest (33), halves far enough
+            apart for gamma_max (39). A single client has nobody to part from.
+        """
+        if len(updates) < 2:
+            return None
+        norm = torch.linalg.vector_norm
+        near = norm(mean, dtype=torch.float64) < self.eps1
+        disagree = norm(updates, dim=1, dtype=torch.float64).max() > self.eps2
+        # NaN fails all three: a run that diverges is stopped with the client named, not here.
+        if not (near and disagree and compared.isfinite().all()):
+            return None
+        alpha = cosine_similarity(compared)
+        halves = optimal_bipartition(alpha)
+        apart = ((1 - cross_similarity(alpha, *halves)) / 2) ** 0.5
+        return halves if self.gamma_max < apart else None
+
+    def absorb(self, state, replies):
+        """Server: split a leaf, or move its model by its mean update (Algorithm 5, lines 10 to 23).
+
+        In the round of a split the mean is NOT applied: both children start from the very theta*
+        at which the updates were made. Algorithm 2 would first take the last step, which is
+        shorter than eps1, and have the clients answer once more from where it leads. Without that
+        step the norms (32) and (33), the similarities and the updates kept on the edges (47) all
+        belong to one theta*, and no round is lost; Algorithm 5 gives the new clusters no mean to
+        apply either. A leaf that does not split moves on, so it may be tested every round.
+
+        Replies may be missing. Means and splits are then made of those who answered. A client that
+        missed the split of its cluster stays at the parent and is sent the parent's theta*, until
+        its answer says to which child it belongs (Algorithm 4) and completes that child's edge.
+        """
+        updates, compared = self.unpack(replies)
+        tree, nodes = list(state.tree), list(state.nodes)
+        models = {v: state.held.take([row]) for row, v in enumerate(nodes)}
+        stands = torch.tensor(nodes)[state.assignments]  # the node of each client
+        asked = stands[replies.clients]
+        for v in state.nodes:
+            here = (asked == v).nonzero()[:, 0]
+            if not len(here):
+                continue
+            ids, sent = replies.clients[here], updates[here]
+            if tree[v].children:
+                stands[ids] = torch.tensor(nearer_children(tree, v, sent))
+                for child in tree[v].children:
+                    late = stands[ids] == child
+                    tree[child] = joined(tree[child], ids[late], sent[late])
+                    if child not in models:
+                        models[child] = tree[child].model
+                        nodes.append(child)
+                continue
+            mean = weighted_mean(sent, state.counts[ids])
+            halves = self.bipartition(mean, sent, compared[here])
+            if halves is None:
+                models[v] = models[v].map(torch.add, models[v].unflatten(mean[None]))
+                continue
+            children = (len(tree), len(tree) + 1)
+            tree[v] = replace(tree[v], children=children, model=models[v])
+            for child, half in zip(children, halves, strict=True):
+                tree.append(Node(v, ids[half], sent[half]))
+                models[child] = models[v]
+                stands[ids[half]] = child
+            # The first child takes over the row; v keeps one only if a client is left there.
+            nodes[nodes.index(v)] = children[0]
+            nodes += [children[1], v]
+        nodes = [v for v in nodes if (stands == v).any()]
+        row = {v: place for place, v in enumerate(nodes)}
+        return replace(
+            state,
+            round=state.round + 1,
+            held=Bank.concatenate([models[v] for v in nodes]),
+            nodes=tuple(nodes),
+            assignments=torch.tensor([row[v] for v in stands.tolist()]),
+            tree=tuple(tree),
+        )
+
+    def assign(self, state, clients):
+        """Walk new clients down the tree (Algorithm 4).
+
+        At each node a client trains theta*_v on its own data and moves to the child with the more
+        similar update. Nothing in the state changes.
+
+        Parameters
+        ----------
+        state : State
+        clients : Clients
+            b clients with training data; they need not belong to the federation.
+
+        Returns
+        -------
+        list of tuple of int
+            A path of nodes for each client, from the root to a leaf. ``state.tree`` holds the
+            nodes; :func:`path_models` gives the models along a path.
+        """
+        secret = Secret(self.privacy, state.seed)
+        paths = [[0] for _ in range(len(clients))]
+        # A child's number is larger than its parent's, so one pass takes everybody to a leaf.
+        for v, node in enumerate(state.tree):
+            here = [i for i, path in enumerate(paths) if path[-1] == v]
+            if not here or not node.children:
+                continue
+            start = secret.reveal(node.model).take([0] * len(here))
+            update = self.update(start, clients.take(here), (state.seed, state.round))
+            rows = secret.hide(update).flatten()
+            for i, child in zip(here, nearer_children(state.tree, v, rows), strict=True):
+                paths[i].append(child)
+        return [tuple(path) for path in paths]
+
+
+def joined(node, clients, updates):
+    """A node whose cluster, and the edge to it, more clients have joined."""
+    ids = torch.cat([node.clients, clients])
+    order = ids.argsort()
+    return replace(node, clients=ids[order], updates=torch.cat([node.updates, updates])[order])
