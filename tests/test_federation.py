@@ -238,13 +238,21 @@ def test_a_printed_federation_says_its_sizes():
     assert len(federation) == 2
 
 
+def last_changed(tensor):
+    """A copy that differs in its very last number."""
+    tensor = tensor.clone()
+    tensor[-1, -1] += 1
+    return tensor
+
+
 def test_the_fingerprint_tells_any_two_federations_apart():
     labels = torch.tensor([[0, 1], [2, 0]])
     truth = {"clusters": torch.tensor([0, 1]), "test_clusters": torch.tensor([0, 1])}
     base = {"train": FINE, "test": FINE, "classes": 3} | truth
     changes = [
         {},
-        {"train": Clients(FINE.x + 1e-6, FINE.y, FINE.counts)},
+        {"train": Clients(last_changed(FINE.x), FINE.y, FINE.counts)},
+        {"test": Clients(FINE.x, last_changed(FINE.y), FINE.counts)},
         {"train": Clients(FINE.x, labels.flip(0), FINE.counts)},
         {"train": Clients(FINE.x, FINE.y, torch.tensor([1, 1]))},
         {"train": Clients(FINE.x, FINE.y.to(torch.float64), FINE.counts)},
