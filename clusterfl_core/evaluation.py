@@ -63,6 +63,11 @@ def own_distribution(state, federation):
         One value a TRAINING client: the mean over the test clients of its true cluster; where the
         client is a mixture (``truth["mixture"]``, [m, k]), the mean over the test clients of each
         cluster, weighted by the cluster's share; where neither is known, over all test clients.
+
+    Raises
+    ------
+    ValueError
+        If no test client is known to be of a cluster that training clients belong to.
     """
     test, kinds = federation.test, federation.test_clusters
     if "mixture" in federation.truth:
@@ -71,6 +76,13 @@ def own_distribution(state, federation):
         shares = torch.nn.functional.one_hot(federation.clusters).to(torch.float64)
     else:
         shares, kinds = torch.ones(len(federation), 1), torch.zeros(len(test), dtype=torch.int64)
+    needed = shares.sum(0).nonzero()[:, 0].tolist()
+    absent = set(needed) - set(() if kinds is None else kinds.tolist())
+    if absent:
+        raise ValueError(
+            "test_clusters must name a test client of each cluster of the training clients, "
+            f"there is none of cluster {min(absent)}"
+        )
     values = torch.zeros(len(federation), dtype=torch.float64)
     for i, share in enumerate(shares):
         for j in share.nonzero()[:, 0].tolist():

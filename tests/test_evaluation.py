@@ -101,6 +101,16 @@ def test_a_client_alone_is_tested_on_all_test_clients_of_its_own_cluster(kind):
     assert torch.equal(evaluation.score(algorithm, state, federation), found)
 
 
+@pytest.mark.parametrize("truth", [None, torch.tensor([0, 0, 0, 0, 0])])
+def test_a_cluster_without_test_clients_is_named(truth):
+    federation = replace(a_federation("classes"), test_clusters=truth)
+    state = a_state(LocalOnly(architecture("classes")), federation, "classes", 4)
+    absent = 0 if truth is None else 1
+    sentence = rf"^test_clusters must name a test client .* there is none of cluster {absent}$"
+    with pytest.raises(ValueError, match=sentence):
+        evaluation.own_distribution(state, federation)
+
+
 @KINDS
 def test_where_the_truth_is_unknown_a_client_alone_is_tested_on_everybody(kind):
     federation = a_federation(kind, truth=False)
