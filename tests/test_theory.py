@@ -250,6 +250,30 @@ def test_exact_step_is_the_average_over_ifcas_rounds():
     assert close(np.mean(squares), factor + floor, spread=np.std(squares), draws=len(squares))
 
 
+def test_rounds_with_fresh_points_follow_the_recursion_of_exact_step():
+    """IFCA with re-sampling for three rounds: its mean square errors, round after round."""
+    theta = torch.tensor([[0.0, 0.0], [30.0, 0.0]])
+    start = theta + torch.tensor([[1.0, 0.0], [0.0, 1.0]])
+    model, solver = cf.models.LinearRegression(2), cf.LocalSGD(steps=1, step_size=0.7)
+    algorithm = cf.IFCA(model, 2, solver, option="gradients", resample=3)
+    factor, floor = theory.exact_step(theory.LinearProblem(4, 5, 2, 0.5, 30.0, 1.0), 0.7, 0.5)
+    squares = []
+    for seed in range(100):
+        federation = cf.populations.regression(theta, 4, 2 * 3 * 5, 1.0, seed)
+        state = algorithm.init(federation, 0)
+        state = cf.ifca.replace(state, bank=cf.banks.Bank(model, {"theta": start}))
+        path = []
+        for _ in range(3):
+            state, _, _ = cf.simulation.round_trip(algorithm, state, federation.train)
+            path.append(((state.bank.tensors["theta"] - theta) ** 2).sum(1).tolist())
+        squares.append(path)
+    squares, expected = np.array(squares), 1.0  # [seed, round, cluster]
+    for t in range(3):
+        expected = factor * expected + floor
+        found = squares[:, t]
+        assert close(found.mean(), expected, spread=found.std(), draws=found.size)
+
+
 def test_exact_step_in_the_large():
     rng, samples, d = source(), 60, 7
     problem = theory.LinearProblem(12, 10, d, 0.25, 1.0, 0.7)
