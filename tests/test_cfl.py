@@ -628,14 +628,15 @@ def test_models_along_a_path_go_from_general_to_special():
     federation = planted("nested")
     one = algorithm()
     state = play(one, federation, 45)[-1]
-    client = federation.train.take([0])
-    (path,) = one.assign(state, client)
-    models = cfl.path_models(state, path)
-    assert torch.equal(models.take([0]).flatten(), state.tree[0].model.flatten())
-    assert torch.equal(models.take([1]).flatten(), state.tree[path[1]].model.flatten())
-    assert torch.equal(models.flatten()[2], state.bank.flatten()[state.assignments[0]])
-    losses = local.loss_matrix(models, client)[0]
-    assert losses[0] > losses[1] > losses[2]
+    for i in (0, 5, 11):
+        client = federation.train.take([i])
+        (path,) = one.assign(state, client)
+        models = cfl.path_models(state, path)
+        assert torch.equal(models.flatten()[0], state.tree[0].model.flatten()[0])
+        assert torch.equal(models.flatten()[1], state.tree[path[1]].model.flatten()[0])
+        assert torch.equal(models.flatten()[2], state.bank.flatten()[state.assignments[i]])
+        losses = local.loss_matrix(models, client)[0]
+        assert losses[0] > losses[1] > losses[2]
 
 
 def test_before_any_split_everybody_stays_at_the_root():

@@ -261,3 +261,11 @@ def test_a_run_with_adam_and_decay_resumes_bit_for_bit(tmp_path):
     resumed = cf.run(algorithm, federation, 4, seed=1, checkpoint=tmp_path / "run.pt")
     assert torch.equal(whole.models.flatten(), resumed.models.flatten())
     assert torch.equal(whole.assignments, resumed.assignments)
+
+
+@pytest.mark.parametrize("size", [None, 4])
+def test_the_gradient_alone_is_that_of_the_first_step(size, bank, clients):
+    mine = cf.LocalSGD(3, 0.1, size)
+    moved = cf.LocalSGD(1, 1.0, size).train(bank, clients, KEY)
+    found = mine.gradient(bank, clients, KEY)
+    assert_close(found, bank.map(torch.sub, moved), atol=1e-14)

@@ -15,8 +15,8 @@ if importlib.util.find_spec("clusterfl_core") is None:
             "No address to fetch from: run `make repository URL=...`, then push."
         )
     # --no-deps: Colab has all it needs, its torch and numpy must not move.
-    install = [sys.executable, "-m", "pip", "install", "-q", "--no-deps"]
-    if subprocess.run([*install, f"git+{REPOSITORY}@main"]).returncode:
+    get = [sys.executable, "-m", "pip", "install", "-q", "--no-deps"]
+    if subprocess.run([*get, f"git+{REPOSITORY}@main"]).returncode:
         raise RuntimeError(
             f"Could not fetch {REPOSITORY}: check the connection, run again."
         )
