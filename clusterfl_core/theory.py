@@ -227,9 +227,9 @@ def step_bound(problem, distance, *, c2, c3, c4, version="extended"):
     _check_positive(c2=c2, c3=c3, c4=c4)
     alpha = closeness(distance, problem.separation)
     if distance < 0 or alpha <= 0 or (version == "neurips" and alpha < 0.25):
-        part = 2 if version == "extended" else 4
+        span = "[0, Delta / 2)" if version == "extended" else "[0, Delta / 4]"
         raise ValueError(
-            f"distance must be in [0, Delta / {part}] for the {version} version, "
+            f"distance must be in {span} for the {version} version, "
             f"got {distance} with Delta = {problem.separation}"
         )
     exponent = c4 * (alpha * problem.signal if version == "extended" else problem.signal) ** 2
@@ -273,7 +273,8 @@ def exact_step(problem, step_size, share):
                                 + s^2 sigma^2 d / N.
 
     This says what "step size c_1 / p" means: s = 1, gamma = 1 / (2 p), takes the first factor to
-    (d + 1) / N, while a cluster much larger than the smallest one then sees s > 2 and diverges.
+    (d + 1) / N in the smallest cluster. A cluster more than twice as large then sees s > 2 and
+    diverges, so Theorem 1 needs clusters of about one size, which it does not say.
 
     Parameters
     ----------
@@ -281,7 +282,7 @@ def exact_step(problem, step_size, share):
     step_size : float
         gamma, positive.
     share : float
-        p_j, the cluster's share of the clients, at least the smallest.
+        p_j, the cluster's share of the clients.
 
     Returns
     -------
@@ -434,13 +435,18 @@ def distance_to_truth(estimates, truth):
     matched : float
         Under the best one-to-one matching (Hungarian method). Section 6.1 leaves open which.
     nearest : float
-        With the nearest estimate of each truth, as the authors' code has it. Never larger: two
-        truths may then claim one estimate, which hides that a cluster was lost.
+        With the nearest truth of each estimate, as the authors' code has it. Never larger: two
+        estimates may then claim one truth, which hides that a cluster was lost.
+
+    Raises
+    ------
+    ValueError
+        If there are not as many estimates as truths.
     """
-    table = cdist(np.atleast_2d(truth), np.atleast_2d(estimates))
+    table = cdist(np.atleast_2d(estimates), np.atleast_2d(truth))
     if table.shape[0] != table.shape[1]:
         raise ValueError(
-            f"estimates must be as many as truth, got {table.shape[1]} and {table.shape[0]}"
+            f"estimates must be as many as truth, got {table.shape[0]} and {table.shape[1]}"
         )
     rows, columns = linear_sum_assignment(table)
     return float(table[rows, columns].mean()), float(table.min(1).mean())
@@ -618,19 +624,14 @@ def convex_convergence(problem, failure, *, c0, c1, c2):
 
 def _convex_floor(problem, alpha, failure, constants):
     c0, c1, c2 = constants
-    m, n, v, eta = (
-        problem.clients,
-        problem.points,
-        problem.gradient_deviation,
-        problem.loss_deviation,
-    )
+    m, n = problem.clients, problem.points
+    v, eta = problem.gradient_deviation, problem.loss_deviation
     gap = alpha * problem.convexity * problem.separation**2
+    misled = failure**1.5 * gap * problem.smoothness * math.sqrt(m) * n
     return (
         c0 * v / (failure * problem.smoothness * math.sqrt(problem.smallest * m * n)),
         c1 * eta**2 / (failure * gap**2 * n),
-        c2
-        * (v * eta * problem.clusters**1.5)
-        / (failure**1.5 * gap * problem.smoothness * math.sqrt(m) * n),
+        c2 * v * eta * problem.clusters**1.5 / misled,
     )
 
 
