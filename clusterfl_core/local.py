@@ -203,8 +203,8 @@ class LocalSolver:
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise ValueError(f"{name} must be at least 1, got {value}")
-        if not self.step_size > 0:
-            raise ValueError(f"step_size must be positive, got {self.step_size}")
+        if not 0 < self.step_size < float("inf"):
+            raise ValueError(f"step_size must be positive and finite, got {self.step_size}")
         if self.batch_size is not None and self.batch_size < 1:
             raise ValueError(f"batch_size must be at least 1 or None, got {self.batch_size}")
         if not 0 < self.decay <= 1:

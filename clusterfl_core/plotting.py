@@ -3,7 +3,8 @@
 import matplotlib.pyplot as plt
 import numpy as np
 
-# Okabe and Ito's palette: told apart with any colour vision, and by lightness in grey.
+# Okabe and Ito's palette, told apart with any colour vision. Some of its colours are equally light,
+# so markers, dashes or written numbers tell them apart in grey.
 CLUSTERS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 MARKERS = ("o", "s", "^", "D", "v", "P")
 ALGORITHMS = {
@@ -82,7 +83,8 @@ def identity_table(axis, identities, clusters):
         for i, value in enumerate(values):
             color = CLUSTERS[int(value)] if int(value) >= 0 else "#dddddd"
             axis.add_patch(plt.Rectangle((i - 0.46, row - 0.42), 0.92, 0.84, color=color, lw=0))
-            axis.text(i, row, int(value), ha="center", va="center", color="white", fontsize=7)
+            ink = "white" if color == CLUSTERS[0] else "black"  # the only dark one
+            axis.text(i, row, int(value), ha="center", va="center", color=ink, fontsize=7)
     axis.set(xlim=(-0.6, len(clusters) - 0.4), ylim=(1.6, -0.6), xlabel="client")
     axis.set_yticks([0, 1], ["true cluster", "chosen model"])
     axis.grid(False)
@@ -99,6 +101,6 @@ def image_grid(axes, images, titles):
     titles : sequence of str
     """
     for axis, image, title in zip(np.ravel(axes), images, titles, strict=True):
-        axis.imshow(image, cmap="gray_r")
+        axis.imshow(np.asarray(image), cmap="gray_r")
         axis.set_title(title, fontsize=9)
         axis.set_axis_off()

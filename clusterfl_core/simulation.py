@@ -9,6 +9,7 @@ import sys
 import time
 import zipfile
 from dataclasses import dataclass, is_dataclass
+from numbers import Integral
 from pathlib import Path
 
 import torch
@@ -159,15 +160,15 @@ def run(algorithm, federation, rounds, *, seed=0, device="auto", progress=True, 
     Diverged
         If a loss or a model became infinite or NaN.
     """
-    if rounds < 1:
-        raise ValueError(f"rounds must be at least 1, got {rounds}")
-    if seed < 0:
-        raise ValueError(f"seed must not be negative, got {seed}")
+    if not isinstance(rounds, Integral) or rounds < 1:
+        raise ValueError(f"rounds must be a whole number of at least 1, got {rounds!r}")
+    if not isinstance(seed, Integral) or seed < 0:
+        raise ValueError(f"seed must be a whole number, not negative, got {seed!r}")
+    device = _device(device)
     data = federation.fingerprint()
     done = Run(algorithm, seed, data, algorithm.init(federation, seed), [])
     if checkpoint is not None and Path(checkpoint).exists():
         done = _resume(checkpoint, done, rounds)
-    device = _device(device)
     bar = tqdm(
         total=rounds,
         initial=done.state.round,
@@ -203,19 +204,35 @@ def restarts(algorithm, federation, rounds, *, seeds, progress=True):
     best : Run
         The run whose final models have the lowest mean training loss over all clients.
     losses : dict of int to float
-        That loss for each seed.
+        That loss for each seed; infinity for a run that diverged.
+
+    Raises
+    ------
+    ValueError
+        If no seed is given.
+    Diverged
+        If every run diverged.
     """
     seeds = list(seeds)
     if not seeds:
         raise ValueError("seeds must name at least one seed")
-    runs = {s: run(algorithm, federation, rounds, seed=s, progress=progress) for s in seeds}
-    losses = {s: training_loss(one, federation) for s, one in runs.items()}
-    return runs[min(losses, key=losses.get)], losses
+    runs, losses = {}, {}
+    for s in seeds:
+        try:
+            runs[s] = run(algorithm, federation, rounds, seed=s, progress=progress)
+            losses[s] = training_loss(runs[s], federation)
+        except Diverged:
+            losses[s] = float("inf")
+            if len(losses) == len(seeds) and not runs:
+                raise
+    return runs[min(runs, key=losses.get)], losses
 
 
 def training_loss(run, federation):
     """Mean over the clients of the lowest loss among the run's models on their training data."""
-    return float(local.loss_matrix(run.models, federation.train).min(1).values.mean())
+    rows = torch.arange(len(federation)).split(CHUNK)
+    matrices = [local.loss_matrix(run.models, federation.train.take(some)) for some in rows]
+    return float(torch.cat(matrices).min(1).values.mean())
 
 
 def round_trip(algorithm, state, clients, device="cpu"):
@@ -316,7 +333,10 @@ def _resume(checkpoint, fresh, rounds):
 def _device(name):
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    return torch.device(name)
+    try:
+        return torch.device(name)
+    except RuntimeError as error:
+        raise ValueError(f"device must be 'auto' or a name torch knows, got {name!r}") from error
 
 
 def _somebody_watches():

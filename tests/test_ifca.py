@@ -349,9 +349,11 @@ def test_bad_settings_are_named(arguments, sentence):
     ("clusters", "rounds", "seed", "sentence"),
     [
         (8, 1, 0, r"clusters must be at most the 7 clients, got 8"),
-        (2, 0, 0, r"rounds must be at least 1, got 0"),
-        (2, -1, 0, r"rounds must be at least 1, got -1"),
-        (2, 1, -1, r"seed must not be negative, got -1"),
+        (2, 0, 0, r"rounds must be a whole number of at least 1, got 0"),
+        (2, -1, 0, r"rounds must be a whole number of at least 1, got -1"),
+        (2, 1.5, 0, r"rounds must be a whole number of at least 1, got 1\.5"),
+        (2, 1, 0.5, r"seed must be a whole number, not negative, got 0\.5"),
+        (2, 1, -1, r"seed must be a whole number, not negative, got -1"),
     ],
 )
 def test_what_does_not_fit_the_federation_is_named_before_any_work(

@@ -509,3 +509,42 @@ def test_a_terminal_is_told_from_a_log(monkeypatch, terminal):
     monkeypatch.setitem(sys.modules, "IPython", None)
     monkeypatch.setattr(sys, "stderr", types.SimpleNamespace(isatty=lambda: terminal))
     assert simulation._somebody_watches() is terminal
+
+
+class WildOnOddSeeds(IFCA):
+    """Clients answer with an infinite loss if the seed is odd."""
+
+    def client_step(self, jobs, clients):
+        replies = super().client_step(jobs, clients)
+        wild = replies.values["loss"] * (float("inf") if jobs.seed % 2 else 1)
+        return replace(replies, values={**replies.values, "loss": wild})
+
+
+def planted():
+    theta = torch.tensor([[2.0, 0.0], [0.0, 2.0]])
+    return populations.regression(theta, clients=4, points=10, noise=0.1, seed=0)
+
+
+def test_restarts_pass_over_a_run_that_diverged():
+    federation = planted()
+    wild = WildOnOddSeeds(LinearRegression(2), 2, LocalSGD(1, 0.1))
+    best, losses = simulation.restarts(wild, federation, 3, seeds=range(4), progress=False)
+    assert losses[1] == losses[3] == float("inf")
+    assert losses[best.seed] == min(losses[0], losses[2])
+    with pytest.raises(Diverged):
+        simulation.restarts(wild, federation, 3, seeds=[1, 3], progress=False)
+
+
+def test_training_loss_does_not_depend_on_the_chunk(monkeypatch):
+    federation = planted()
+    done = run(IFCA(LinearRegression(2), 2), federation, 2, progress=False)
+    whole = simulation.training_loss(done, federation)
+    monkeypatch.setattr(simulation, "CHUNK", 3)
+    assert simulation.training_loss(done, federation) == pytest.approx(whole, rel=1e-6)
+
+
+def test_a_device_torch_does_not_know_is_refused():
+    with pytest.raises(
+        ValueError, match="device must be 'auto' or a name torch knows, got 'abacus'"
+    ):
+        run(IFCA(LinearRegression(2), 2), planted(), 1, device="abacus")
