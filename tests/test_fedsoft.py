@@ -350,6 +350,18 @@ def test_warm_start_is_the_model_kept_and_cold_start_the_mean_of_the_centers():
         torch.testing.assert_close(replies.values["loss"], losses)
 
 
+def test_batches_and_step_sizes_are_those_of_the_seed_and_the_round():
+    federation = linear()
+    solver = cf.LocalAdam(epochs=2, step_size=0.1, batch_size=3, decay=0.5)
+    algorithm = soft(federation, local=solver, interval=10, proximal=0.0)
+    state = algorithm.init(federation, 7)
+    for _after, jobs, replies in trips(algorithm, state, federation, 4):
+        if replies.bank:
+            wanted = solver.train(jobs.kept, federation.train, (7, jobs.round))
+            assert torch.equal(replies.bank.flatten(), wanted.flatten())
+    assert jobs.round == 2
+
+
 def test_all_clients_begin_with_one_model_that_is_no_center():
     federation = linear()
     state = soft(federation).init(federation, 3)

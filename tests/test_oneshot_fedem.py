@@ -456,6 +456,27 @@ def test_fedem_that_diverges_says_so():
         cf.run(cf.FedEM(Normal(10), 2, cf.LocalSGD(200, 9.0)), federation, 5)
 
 
+class Noting:
+    """A local solver that only notes its keys."""
+
+    step_size = 0.1
+
+    def __init__(self):
+        self.keys = []
+
+    def train(self, bank, clients, key, pull=None, weights=None):
+        self.keys.append(key)
+        return bank.map(lambda theta: theta + clients.ids[:, None])
+
+
+def test_batches_are_those_of_the_seed_and_the_round():
+    first, later, always = Noting(), Noting(), Noting()
+    cf.run(oneshot(2, 3, alone=first, local=later), ragged(), 3, seed=7)
+    assert first.keys + later.keys == [(7, 0), (7, 1), (7, 2)]
+    cf.run(fedem(local=always), ragged(), 3, seed=7)
+    assert always.keys == [(7, t) for t in range(3) for _component in range(2)]
+
+
 # Evaluation of mixtures
 
 
