@@ -154,7 +154,7 @@ def test_gamma_max_blocks_a_split():
 
 
 def test_clients_that_agree_exactly_never_split_however_gamma_max():
-    # No mean so long can be below eps1, but eps1 may be set too large: gamma_max < 0 is still no.
+    # Where eps1 is set too large they pass both norms; (39) says no: 0 < sqrt(0) is false.
     assert len(after([[1.0, 0.0], [2.0, 0.0]], eps1=9.0, gamma_max=0.0)[1].bank) == 1
 
 
@@ -261,6 +261,16 @@ def test_cosine_similarity_of_a_bank_takes_all_layers_and_many_columns():
     assert rows.shape[1] > 1 << 16
     rows = rows / rows.norm(dim=1, keepdim=True)
     torch.testing.assert_close(cfl.cosine_similarity(bank), rows @ rows.T)
+
+
+def test_cosine_similarity_is_rounded_in_double_precision_and_never_beyond_one():
+    # Single precision cannot tell these two directions apart.
+    alpha = cfl.cosine_similarity(torch.tensor([[1.0, 0.0], [1.0, 1e-5]]))
+    assert float(1 - alpha[0, 1]) == pytest.approx(5e-11, rel=1e-3)
+    rows = torch.randn(8, 5, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    alpha = cfl.cosine_similarity(torch.cat([rows * size for size in (1, 3, 0.1, -7)]))
+    assert alpha.abs().max() == 1
+    assert torch.equal(alpha, alpha.T)
 
 
 def test_cosine_similarity_of_an_update_without_direction_is_zero():
@@ -552,16 +562,16 @@ def test_an_inner_model_is_stationary_for_its_clients_and_for_none_of_its_childr
                 assert mean.norm() > one.eps1
 
 
-def test_every_client_is_sent_the_model_of_its_own_leaf():
+def test_every_client_trains_the_model_of_its_own_leaf_with_the_batches_of_the_round():
     federation = planted("nested")
-    one = algorithm()
+    one = algorithm(eps1=0.1, local=cf.LocalSGD(5, 0.05, batch_size=10))
     state = play(one, federation, 45)[-1]
     jobs = one.plan(state)
     assert jobs.clients.tolist() == list(range(12))
     assert torch.equal(jobs.models[:, 0], state.assignments)
     replies = one.client_step(jobs, federation.train)
     start = state.bank.take(state.assignments)
-    trained = SGD.train(start, federation.train, (0, 45))
+    trained = one.local.train(start, federation.train, (0, 45))
     torch.testing.assert_close(replies.bank.flatten(), (trained.map(torch.sub, start)).flatten())
     torch.testing.assert_close(replies.values["loss"], local.mean_losses(start, federation.train))
 
@@ -671,8 +681,8 @@ def test_assign_changes_nothing_and_takes_nobody():
 
 def test_missing_replies_are_left_out_of_the_mean():
     one = algorithm(2)
-    before = begin(one, [1, 3, 4])
-    now = one.absorb(before, answer([[1.0, 0.0], [0.0, 1.0]], clients=[0, 1]))
+    before = begin(one, [4, 1, 3])
+    now = one.absorb(before, answer([[1.0, 0.0], [0.0, 1.0]], clients=[1, 2]))
     step = now.bank.flatten() - before.bank.flatten()
     torch.testing.assert_close(step, torch.tensor([[0.25, 0.75]]))
     nobody = Replies(torch.arange(0), before.bank.take([]), {})
