@@ -15,6 +15,22 @@ splits form a *parameter tree*; its leaves are the clusters. One round of all le
 
 The server never sees data. It need not even see the updates: all it does works just as well in
 coordinates that only the clients know (section V-B, :class:`Secret`).
+
+Examples
+--------
+>>> import torch
+>>> import clusterfl_core as cf
+>>> theta = torch.tensor([[3.0, 0.0], [-3.0, 0.0]])
+>>> federation = cf.populations.regression(theta, clients=6, points=40, noise=0.1)
+>>> model, sgd = cf.models.LinearRegression(2), cf.LocalSGD(5, 0.05)
+>>> settings = cf.CFL(model, eps1=0.02, eps2=0.2, gamma_max=0.1, local=sgd)
+>>> run = cf.run(settings, federation, rounds=20)
+>>> run.assignments.tolist()
+[0, 0, 0, 1, 1, 1]
+>>> [node.clients.tolist() for node in run.state.tree]
+[[0, 1, 2, 3, 4, 5], [0, 1, 2], [3, 4, 5]]
+>>> settings.assign(run.state, federation.test)  # new clients, one of each cluster
+[(0, 1), (0, 2)]
 """
 
 from dataclasses import dataclass, field, replace
