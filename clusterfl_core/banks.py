@@ -3,6 +3,17 @@
 A bank holds the k cluster models of a server, or the b local models of the clients that work in a
 round: one dict from parameter name to a tensor [k, *shape]. Stacking is what lets one operation
 act on all of them.
+
+Examples
+--------
+>>> import torch
+>>> from clusterfl_core.banks import Bank
+>>> from clusterfl_core.models import LinearRegression
+>>> bank = Bank(LinearRegression(2), {"theta": torch.tensor([[3.0, 0.0], [0.0, 4.0]])})
+>>> len(bank), bank.mean().tensors["theta"].tolist()
+(2, [[1.5, 2.0]])
+>>> bank.distances(bank).tolist()
+[[0.0, 5.0], [5.0, 0.0]]
 """
 
 import copy

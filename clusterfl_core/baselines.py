@@ -5,6 +5,18 @@ clustered papers. LocalOnly is their "local model": no client ever hears of anot
 clusters local models once, then averages within the clusters (Ghosh et al., 2020, extended version,
 Algorithm 1). FedEM lets every client train every model, each point weighing as much as the model
 explains it (Marfoq et al., 2021, Algorithm 1).
+
+Examples
+--------
+One model for two groups that disagree ends between them, far from both:
+
+>>> import torch
+>>> import clusterfl_core as cf
+>>> theta = torch.tensor([[2.0, 0.0], [0.0, 2.0]])
+>>> federation = cf.populations.regression(theta, clients=6, points=20, noise=0.1)
+>>> run = cf.run(cf.FedAvg(cf.models.LinearRegression(2), cf.LocalSGD(5, 0.1)), federation, 10)
+>>> [round(value, 1) for value in run.models.tensors["theta"][0].tolist()]
+[0.9, 1.2]
 """
 
 from dataclasses import dataclass, field, replace
@@ -342,7 +354,7 @@ class FedEM:
             raise ValueError(f"participation must be in (0, 1], got {self.participation}")
 
     def init(self, federation, seed):
-        """K fresh models, equal mixture weights."""
+        """Draw k fresh models; mixture weights are equal."""
         m, k = len(federation), self.clusters
         if k > m:
             raise ValueError(f"clusters must be at most the {m} clients, got {k}")

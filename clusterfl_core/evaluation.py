@@ -1,4 +1,15 @@
-"""Test protocols of the papers, and how well hidden clusters were found."""
+"""Test protocols of the papers, and how well hidden clusters were found.
+
+Examples
+--------
+>>> import torch
+>>> from clusterfl_core.evaluation import identity_accuracy, separation_gap
+>>> identity_accuracy(torch.tensor([1, 1, 0, 0]), torch.tensor([0, 0, 1, 0]))  # 1 stands for 0
+0.75
+>>> similarity = torch.tensor([[1.0, 0.9, -0.8], [0.9, 1.0, -0.7], [-0.8, -0.7, 1.0]])
+>>> round(separation_gap(similarity, torch.tensor([0, 0, 1])), 3)
+1.6
+"""
 
 import numpy as np
 import torch

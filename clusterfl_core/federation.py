@@ -10,6 +10,17 @@ a few numbers). Neither holds data of a client.
 
 Clients may hold different numbers of points. Their data is padded to one length, so that many
 clients are one tensor: ``x`` is [m, n_max, ...], ``counts`` says how many rows of each are real.
+
+Examples
+--------
+>>> import torch
+>>> from clusterfl_core.federation import Clients
+>>> xs, ys = [torch.rand(3, 2), torch.rand(1, 2)], [torch.ones(3), torch.ones(1)]
+>>> clients = Clients.from_lists(xs, ys)
+>>> clients.x.shape, clients.counts.tolist()
+(torch.Size([2, 3, 2]), [3, 1])
+>>> clients.mask().tolist()
+[[True, True, True], [True, False, False]]
 """
 
 import hashlib

@@ -13,6 +13,18 @@ of client i, its *importance*. A round t (Algorithm 1):
   to the centers that matter to it, h_i(w) = F_i(w) + (lambda / 2) sum_j u_ij |w - c_j|^2 (line 17,
   eq. 4);
 * each center becomes the mean of the local models of the clients selected for it (line 18).
+
+Examples
+--------
+Three of four points fit the first model, one the second:
+
+>>> import torch
+>>> import clusterfl_core as cf
+>>> bank = cf.banks.Bank(cf.models.LinearRegression(2), {"theta": torch.eye(2)})
+>>> x = torch.tensor([[[1.0, 0.0], [2.0, 0.0], [1.0, 0.0], [0.0, 1.0]]])
+>>> clients = cf.Clients(x, torch.tensor([[1.0, 2.0, 1.1, 1.0]]), torch.tensor([4]))
+>>> cf.fedsoft.estimate_importance(bank, clients, smoother=0.01).tolist()
+[[0.75, 0.25]]
 """
 
 from dataclasses import dataclass, field, replace
@@ -292,7 +304,7 @@ class FedSoft:
             )
 
     def init(self, federation, seed):
-        """K fresh centers, and one more fresh model with which every client begins."""
+        """Draw k fresh centers, and one more fresh model with which every client begins."""
         m, k = len(federation), self.clusters
         if k > m:
             raise ValueError(f"clusters must be at most the {m} clients, got {k}")

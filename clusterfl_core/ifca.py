@@ -9,6 +9,20 @@ theta_k. A round has two halves, which is why the method is an alternating minim
   (option I, lines 9 and 14) or their locally trained models (option II, lines 11 and 15).
 
 Clients never learn of each other, and the server never clusters anything.
+
+Examples
+--------
+>>> import torch
+>>> import clusterfl_core as cf
+>>> theta = torch.tensor([[2.0, 0.0], [0.0, 2.0]])
+>>> federation = cf.populations.regression(theta, clients=6, points=20, noise=0.1)
+>>> settings = cf.IFCA(cf.models.LinearRegression(2), clusters=2, local=cf.LocalSGD(5, 0.1))
+>>> run = cf.run(settings, federation, rounds=10, seed=0)
+>>> run.assignments.tolist()  # the first model serves the second group: names are arbitrary
+[1, 1, 1, 0, 0, 0]
+>>> bad = cf.run(settings, federation, rounds=10, seed=1)
+>>> bad.assignments.tolist()  # another start, and nobody ever chose the second model
+[0, 0, 0, 0, 0, 0]
 """
 
 from dataclasses import dataclass, field, replace

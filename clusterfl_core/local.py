@@ -6,6 +6,22 @@ loop over clients would do one after another. Client i's loss is the MEAN over i
     F_i(theta) = (1 / n_i) sum_l f(theta; z_il),
 
 so a client with more points does not count more inside its own loss.
+
+Examples
+--------
+Two clients, one point each, and the models (1, 0) and (0, 1) of linear regression:
+
+>>> import torch
+>>> from clusterfl_core.banks import Bank
+>>> from clusterfl_core.federation import Clients
+>>> from clusterfl_core.local import LocalSGD, loss_matrix
+>>> from clusterfl_core.models import LinearRegression
+>>> bank = Bank(LinearRegression(2), {"theta": torch.eye(2)})
+>>> clients = Clients(torch.eye(2)[:, None], torch.tensor([[1.0], [3.0]]), torch.tensor([1, 1]))
+>>> loss_matrix(bank, clients).tolist()
+[[0.0, 1.0], [9.0, 4.0]]
+>>> LocalSGD(steps=1, step_size=0.5).train(bank, clients, key=(0, 0)).tensors["theta"].tolist()
+[[1.0, 0.0], [0.0, 3.0]]
 """
 
 from dataclasses import dataclass

@@ -1,4 +1,15 @@
-"""Figures in one style: the same colour for the same cluster or algorithm in every chapter."""
+"""Figures in one style: the same colour for the same cluster or algorithm in every chapter.
+
+Examples
+--------
+>>> import matplotlib.pyplot as plt
+>>> from clusterfl_core import plotting
+>>> figure, axis = plt.subplots()
+>>> plotting.identity_table(axis, identities=[0, 1, 1], clusters=[0, 0, 1])
+>>> [label.get_text() for label in axis.get_yticklabels()]
+['true cluster', 'chosen model']
+>>> plt.close(figure)
+"""
 
 import matplotlib.pyplot as plt
 import numpy as np

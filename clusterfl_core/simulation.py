@@ -2,6 +2,15 @@
 
 The loop is the contract of every algorithm: ``plan``, ``client_step``, ``absorb``. Clients are
 handled in chunks, as one batch of tensors; nothing that a client computes depends on the chunk.
+
+Examples
+--------
+>>> import clusterfl_core as cf
+>>> federation = cf.populations.rotated("digits", clients=8, clusters=4)
+>>> settings = cf.IFCA(cf.models.MLP(64, 8, 10), clusters=4, local=cf.LocalSGD(5, 0.1))
+>>> run = cf.run(settings, federation, rounds=2)
+>>> [(record["round"], record["bytes_up"]) for record in run.history]
+[(1, 19520), (2, 19520)]
 """
 
 import re
