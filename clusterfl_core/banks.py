@@ -1,7 +1,7 @@
 """Banks: many models of one architecture, stacked.
 
 A bank holds the k cluster models of a server, or the b local models of the clients that work in a
-round: one dict from parameter name to a tensor [k, *shape]. Stacking is what lets one operation
+round: one dict from parameter name to a tensor [k, ...]. Stacking is what lets one operation
 act on all of them.
 
 Examples

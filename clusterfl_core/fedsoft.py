@@ -10,7 +10,7 @@ of client i, its *importance*. A round t (Algorithm 1):
 * the server turns importance into aggregation weights v_ji (line 15, eq. 6) and selects K clients
   for each cluster with these probabilities (line 16);
 * a selected client solves ONE problem, whatever the number of clusters: its own loss plus a pull
-  to the centers that matter to it, h_i(w) = F_i(w) + (lambda / 2) sum_j u_ij |w - c_j|^2 (line 17,
+  to the centers that matter to it, h_i(w) = F_i(w) + (lambda / 2) sum_j u_ij ‖w - c_j‖^2 (line 17,
   eq. 4);
 * each center becomes the mean of the local models of the clients selected for it (line 18).
 
@@ -162,7 +162,7 @@ def blend(bank, weights):
 def proximal_pull(bank, importance, proximal):
     """The proximal term as a pull of the local solver.
 
-    The gradient of (lambda / 2) sum_j u_ij |w - c_j|^2 is a_i w - t_i with
+    The gradient of (lambda / 2) sum_j u_ij ‖w - c_j‖^2 is a_i w - t_i with
     a_i = lambda sum_j u_ij and t_i = lambda sum_j u_ij c_j. The paper's eq. 5 is the case
     sum_j u_ij = 1; smoothing makes the sum larger.
 
@@ -203,7 +203,7 @@ def objective(personal, clients, bank, importance, proximal):
     Returns
     -------
     Tensor [b]
-        F_i(w_i) + (lambda / 2) sum_j u_ij |w_i - c_j|^2.
+        F_i(w_i) + (lambda / 2) sum_j u_ij ‖w_i - c_j‖^2.
     """
     pulls = (importance.to(bank.dtype) * personal.distances(bank) ** 2).sum(1)
     return local.mean_losses(personal, clients) + proximal / 2 * pulls

@@ -239,9 +239,9 @@ class LocalSolver:
             (seed, round): with a client's id it fixes that client's batches.
         pull : tuple of Tensor [b] and Bank, optional
             (strength a_i, target t_i), b of each: the client minimises
-            F_i(theta) + a_i / 2 |theta|^2 - <t_i, theta>, so each step's gradient carries
+            F_i(theta) + a_i / 2 ‖theta‖^2 - <t_i, theta>, so each step's gradient carries
             a_i theta - t_i beside the gradient of the loss. A proximal term
-            (lambda / 2) |theta - c|^2 is the pull (lambda, lambda c).
+            (lambda / 2) ‖theta - c‖^2 is the pull (lambda, lambda c).
         weights : Tensor [b, n_max], optional
             Factor of each point's loss; see :func:`gradients`.
 

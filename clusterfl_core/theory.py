@@ -269,7 +269,7 @@ def exact_step(problem, step_size, share):
     With N = share m n' fresh points and s = 2 gamma share, the new error is
     (I - (s / N) X'X)(theta - theta*) + (s / N) X' epsilon, and for standard normal X
 
-        E |theta+ - theta*|^2 = (1 - 2 s + s^2 (N + d + 1) / N) |theta - theta*|^2
+        E ‖theta+ - theta*‖^2 = (1 - 2 s + s^2 (N + d + 1) / N) ‖theta - theta*‖^2
                                 + s^2 sigma^2 d / N.
 
     This says what "step size c_1 / p" means: s = 1, gamma = 1 / (2 p), takes the first factor to
@@ -287,7 +287,7 @@ def exact_step(problem, step_size, share):
     Returns
     -------
     factor, floor : float
-        E |error after|^2 = factor |error before|^2 + floor.
+        E ‖error after‖^2 = factor ‖error before‖^2 + floor.
     """
     _check_positive(step_size=step_size)
     _check_share("share", share)
@@ -302,7 +302,7 @@ def misclassification(right, wrong, truth, noise, points):
     The two losses share the data. With the residuals r = y - <x, right> and r' = y - <x, wrong>,
     the wrong model wins if sum (r - r')(r + r') >= 0. The factors are Gaussian, with correlation
 
-        c = (|a|^2 - |b|^2) / (|a - b| sqrt(|a + b|^2 + 4 sigma^2)),
+        c = (‖a‖^2 - ‖b‖^2) / (‖a - b‖ sqrt(‖a + b‖^2 + 4 sigma^2)),
 
     a = truth - right, b = truth - wrong. A sum of n' such products is a difference of two scaled
     chi-squares that ARE independent, its sign that of an F variable against a number, and
