@@ -227,9 +227,9 @@ class Node:
     ----------
     parent : int
         Number of the parent in the tree; -1 for the root.
-    clients : LongTensor [|c|]
+    clients : LongTensor [b]
         c_v, ids in the whole population, ascending.
-    updates : Tensor [|c|, p] or None
+    updates : Tensor [b, p] or None
         Delta_e (47): the updates these clients sent at the parent's theta*, in the same order and
         as the server saw them. None for the root.
     children : tuple of int

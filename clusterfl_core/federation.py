@@ -68,7 +68,7 @@ def participants(key, clients, participation):
 
     Returns
     -------
-    LongTensor [|M_t|]
+    LongTensor [b]
         Client ids in ascending order.
     """
     chosen = max(1, round(participation * clients))
