@@ -232,7 +232,8 @@ class Federation:
         ]
         if self.clusters is not None:
             sizes = torch.bincount(self.clusters).tolist()
-            lines.append(f"{len(sizes)} hidden clusters of {sizes} clients")
+            if len(sizes) > 1:
+                lines.append(f"{len(sizes)} hidden clusters of {sizes} clients")
         return "\n".join(lines)
 
     def fingerprint(self):

@@ -96,7 +96,7 @@ def rotated(name, clients, clusters, seed=0):
         clusters=torch.arange(clusters).repeat_interleave(share),
         test_clusters=torch.arange(clusters).repeat_interleave(test_share),
         classes=images.classes,
-        name=f"{name} in {clusters} rotations",
+        name=f"{name} in {clusters} rotations" if clusters > 1 else f"{name}, upright",
     )
 
 

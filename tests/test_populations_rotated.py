@@ -202,3 +202,9 @@ def test_the_same_seed_gives_the_same_regression_and_another_one_another():
 def test_bad_arguments_of_regression_are_named(arguments, sentence):
     with pytest.raises(ValueError, match=f"^{sentence}"):
         regression(*arguments)
+
+
+def test_one_rotation_is_no_cluster_to_speak_of():
+    text = str(rotated("digits", 8, 1, seed=0))
+    assert text.startswith("digits, upright: 8 training clients")
+    assert "cluster" not in text
