@@ -232,8 +232,8 @@ class Federation:
         ]
         if self.clusters is not None:
             sizes = torch.bincount(self.clusters).tolist()
-            if len(sizes) > 1:
-                lines.append(f"{len(sizes)} hidden clusters of {sizes} clients")
+            several = f"{len(sizes)} hidden clusters of {sizes} clients"
+            lines.append(several if len(sizes) > 1 else "no hidden clusters: one for all clients")
         return "\n".join(lines)
 
     def fingerprint(self):

@@ -207,4 +207,4 @@ def test_bad_arguments_of_regression_are_named(arguments, sentence):
 def test_one_rotation_is_no_cluster_to_speak_of():
     text = str(rotated("digits", 8, 1, seed=0))
     assert text.startswith("digits, upright: 8 training clients")
-    assert "cluster" not in text
+    assert text.endswith("\nno hidden clusters: one for all clients")
