@@ -1,5 +1,6 @@
 """Every algorithm is killed in the middle of a run and goes on from its checkpoint, bit for bit."""
 
+import json
 import multiprocessing
 import random
 import sys
@@ -67,6 +68,12 @@ def test_a_killed_run_goes_on_bit_for_bit(name, tmp_path):
     done = cf.Run.load(file).state.round
     assert done >= 1
     assert same(play(name, done + 2, file), play(name, done + 2))
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_a_history_is_plain_json(name):
+    history = play(name, 3).history
+    assert json.loads(json.dumps(history)) == history
 
 
 def test_same_sees_one_changed_bit():
