@@ -4,7 +4,7 @@ m clients first train one model together. Where that has come to rest, the clien
 in different directions: their weight updates cancel in the mean but do not vanish. Then no one
 model fits all, and the *cosine similarity* of the updates tells who belongs together:
 
-    alpha_ij = <Delta theta_i, Delta theta_j> / (|Delta theta_i| |Delta theta_j|)       (44)
+    alpha_ij = <Delta theta_i, Delta theta_j> / (‖Delta theta_i‖ ‖Delta theta_j‖)       (44)
 
 The server splits the clients in two so that the most similar pair it tears apart is as dissimilar
 as possible (25), and each half goes on by itself, splits again or comes to rest for good. The
@@ -135,15 +135,15 @@ def cross_similarity(similarity, first, second):
 
 
 def weighted_mean(updates, counts):
-    """The mean update of a cluster, sum_i |D_i| / |D_c| Delta theta_i (Algorithm 2, line 7).
+    """The mean update of a cluster, ``sum_i |D_i| / |D_c| Delta theta_i`` (Algorithm 2, line 7).
 
-    Algorithm 5 prints the weights 1 / |c|; the two agree where clients hold equally many points.
+    Algorithm 5 prints the weights ``1 / |c|``; they agree where clients hold equally many points.
 
     Parameters
     ----------
     updates : Tensor [b, p]
     counts : LongTensor [b]
-        |D_i|.
+        n_i, the paper's ``|D_i|``.
 
     Returns
     -------
@@ -261,7 +261,7 @@ class State:
     assignments : LongTensor [m]
         Which model of the bank is each client's: its leaf.
     counts : LongTensor [m]
-        |D_i|, which clients tell the server when they join.
+        n_i, the paper's ``|D_i|``, which clients tell the server when they join.
     tree : tuple of Node
         The parameter tree. Node 0 is the root; a child's number is larger than its parent's.
     privacy : str or None

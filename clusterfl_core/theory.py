@@ -127,7 +127,7 @@ def closeness(distance, separation):
     Parameters
     ----------
     distance : float
-        max_j |theta_j - theta*_j|.
+        max_j ‖theta_j - theta*_j‖.
     separation : float
         Delta for the linear model. For strongly convex losses sqrt(lambda / L) Delta stands in its
         place (Assumption 6).
@@ -136,7 +136,7 @@ def closeness(distance, separation):
     -------
     float
         At most 1/2. The extended paper needs alpha > 0 (Assumption 1), the NeurIPS paper
-        |theta_j - theta*_j| <= Delta / 4, that is alpha >= 1/4.
+        ‖theta_j - theta*_j‖ <= Delta / 4, that is alpha >= 1/4.
     """
     _check_positive(separation=separation)
     return 0.5 - distance / separation
@@ -149,9 +149,9 @@ def assumptions(problem, distance, largest, *, c):
     ----------
     problem : LinearProblem
     distance : float
-        max_j |theta_j - theta*_j| at the start.
+        max_j ‖theta_j - theta*_j‖ at the start.
     largest : float
-        max_j |theta*_j|, positive.
+        max_j ‖theta*_j‖, positive.
     c : float
         The unknown constant in the exponent of the last condition.
 
@@ -199,13 +199,13 @@ def assumptions(problem, distance, largest, *, c):
 
 
 def step_bound(problem, distance, *, c2, c3, c4, version="extended"):
-    """IFCA's Theorem 1: a bound on |theta_j - theta*_j| after one round, with step size c_1 / p.
+    """IFCA's Theorem 1: a bound on ‖theta_j - theta*_j‖ after one round, with step size c_1 / p.
 
     Parameters
     ----------
     problem : LinearProblem
     distance : float
-        max_j |theta_j - theta*_j| before the round.
+        max_j ‖theta_j - theta*_j‖ before the round.
     c2, c3, c4 : float
         The unknown constants of the floor, of the misclassification term and in its exponent.
     version : {"extended", "neurips"}
@@ -379,7 +379,7 @@ def misclassification_bound(problem, closeness, c1=1.0, c2=0.5):
 
     The paper does not give them. With c as in :func:`misclassification`, Chernoff's bound is
     P <= (1 - c^2)^(n' / 2) <= exp(-n' c^2 / 2), and the assumed distances give
-    |c| >= 4 alpha rho / ((1 + 4 alpha^2) rho + 4) >= alpha rho / (rho + 1). Hence 1 and 1/2 do.
+    abs(c) >= 4 alpha rho / ((1 + 4 alpha^2) rho + 4) >= alpha rho / (rho + 1). Hence 1 and 1/2 do.
 
     Parameters
     ----------
@@ -401,7 +401,7 @@ def misclassification_bound(problem, closeness, c1=1.0, c2=0.5):
 def oracle_error(noise, features, samples):
     """The error of least squares when all identities are known: no method does better.
 
-    For standard normal x, the root mean square of |theta_hat - theta*| is
+    For standard normal x, the root mean square of ‖theta_hat - theta*‖ is
     sigma sqrt(d / (N - d - 1)), which is the exact minimax error. IFCA's papers quote its order,
     sigma sqrt(d / N), after Corollary 1.
 
@@ -424,7 +424,7 @@ def oracle_error(noise, features, samples):
 
 
 def distance_to_truth(estimates, truth):
-    """IFCA's dist = (1/k) sum_j |theta_hat_j - theta*_j|, by two ways to say who is who.
+    """IFCA's dist = (1/k) sum_j ‖theta_hat_j - theta*_j‖, by two ways to say who is who.
 
     Parameters
     ----------
@@ -561,7 +561,7 @@ def convex_step_bound(problem, distance, failure, *, c0, c1, c2):
     ----------
     problem : ConvexProblem
     distance : float
-        max_j |theta_j - theta*_j| before the round, below sqrt(lambda / L) Delta / 2.
+        max_j ‖theta_j - theta*_j‖ before the round, below sqrt(lambda / L) Delta / 2.
     failure : float
         delta, in (0, 1): the bound holds with probability 1 - delta for each cluster.
     c0, c1, c2 : float
