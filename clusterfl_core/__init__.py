@@ -1,4 +1,4 @@
-"""Clustered federated learning: three algorithms, faithful to their papers, small enough to read.
+"""Clustered federated learning: three algorithms, faithful to their papers, one file each.
 
 An algorithm is a frozen dataclass of settings with four functions, ``init``, ``plan``,
 ``client_step`` and ``absorb``; :func:`run` plays it on a :class:`Federation`.
