@@ -112,7 +112,9 @@ class FedAvg:
         return train_from(jobs.bank.take(jobs.models[:, 0]), self, jobs, clients)
 
     def absorb(self, state, replies):
-        """Server: the mean of the local models is the next model."""
+        """Server: the mean of the local models is the next model; it stays if nobody answered."""
+        if not len(replies.clients):
+            return replace(state, round=state.round + 1)
         weights = state.counts[replies.clients] if self.weighted else None
         return replace(state, round=state.round + 1, bank=replies.bank.mean(weights))
 

@@ -73,7 +73,9 @@ def own_distribution(state, federation):
     Tensor [m]
         One value a TRAINING client: the mean over the test clients of its true cluster; where the
         client is a mixture (``truth["mixture"]``, [m, k]), the mean over the test clients of each
-        cluster, weighted by the cluster's share; where neither is known, over all test clients.
+        cluster, weighted by the cluster's share. Where neither is known, each client's value on
+        held-out data of its own if the test clients are the training clients (equal ids), else the
+        mean over all test clients.
 
     Raises
     ------
@@ -85,6 +87,8 @@ def own_distribution(state, federation):
         shares = federation.truth["mixture"].to(torch.float64)
     elif federation.clusters is not None:
         shares = torch.nn.functional.one_hot(federation.clusters).to(torch.float64)
+    elif same_people(federation):
+        return personal_quality(state, federation, torch.arange(len(test)), test)
     else:
         shares, kinds = torch.ones(len(federation), 1), torch.zeros(len(test), dtype=torch.int64)
     needed = shares.sum(0).nonzero()[:, 0].tolist()
@@ -220,18 +224,25 @@ def hard(assignments):
 def own_leaf(state, federation):
     """Each client's accuracy with the model of its own leaf, on test data of its own (CFL, Fig. 8).
 
-    That needs test data of the training clients: ``test.ids`` equal to ``train.ids`` (and, where
-    the truth is known, the same clusters). Test clients who are other people have no leaf; each
-    takes the model with the lowest loss on its own data, as in :func:`lowest_loss`.
+    That needs test data of the training clients, see :func:`same_people`. Test clients who are
+    other people have no leaf; each takes the model with the lowest loss on its own data, as in
+    :func:`lowest_loss`.
     """
-    train, test = federation.train, federation.test
-    same = torch.equal(train.ids, test.ids)
-    if same and federation.clusters is not None and federation.test_clusters is not None:
-        same = torch.equal(federation.clusters, federation.test_clusters)
-    if not same:
+    if not same_people(federation):
         return lowest_loss(state, federation)
     judge = local.accuracies if federation.classes else local.mean_losses
-    return judge(state.bank.take(state.assignments), test)
+    return judge(state.bank.take(state.assignments), federation.test)
+
+
+def same_people(federation):
+    """Whether the test clients are the training clients, with held-out data of each.
+
+    They are taken for that if their ids are equal and, where the truth is known, their clusters.
+    """
+    if not torch.equal(federation.train.ids, federation.test.ids):
+        return False
+    known = federation.clusters is not None and federation.test_clusters is not None
+    return not known or torch.equal(federation.clusters, federation.test_clusters)
 
 
 def match_clusters(estimated, clusters):

@@ -174,6 +174,12 @@ def run(algorithm, federation, rounds, *, seed=0, device="auto", progress=True, 
     if not isinstance(seed, Integral) or seed < 0:
         raise ValueError(f"seed must be a whole number, not negative, got {seed!r}")
     device = _device(device)
+    most = getattr(algorithm, "resample", None)
+    if most is not None and rounds > most:
+        raise ValueError(
+            f"rounds must be at most {most}, for which resample={most} has fresh points, "
+            f"got {rounds}"
+        )
     data = federation.fingerprint()
     done = Run(algorithm, seed, data, algorithm.init(federation, seed), [])
     if checkpoint is not None and Path(checkpoint).exists():

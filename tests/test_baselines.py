@@ -19,6 +19,7 @@ from clusterfl_core.baselines import FedAvg, LocalOnly
 from clusterfl_core.federation import Federation, Replies, participants, traffic
 from clusterfl_core.ifca import IFCA
 from clusterfl_core.local import LocalSGD
+from clusterfl_core.models import LinearRegression
 from clusterfl_core.simulation import round_trip, run
 
 COUNTS = (4, 1, 7, 2, 6)
@@ -154,3 +155,14 @@ def test_fedavg_names_a_bad_participation(participation):
     sentence = rf"^participation must be in \(0, 1\], got {participation}$"
     with pytest.raises(ValueError, match=sentence):
         FedAvg(architecture("classes"), participation=participation)
+
+
+def test_a_round_in_which_nobody_answers_leaves_the_global_model_as_it_is():
+    federation = Federation(ragged("regression", (4, 3)), ragged("regression", (4, 3)))
+    algorithm = FedAvg(LinearRegression(5))
+    before = algorithm.init(federation, 0)
+    replies = algorithm.client_step(algorithm.plan(before), federation.train)
+    nobody = Replies(replies.clients[:0], replies.bank.take([]), {})
+    after = algorithm.absorb(before, nobody)
+    assert after.round == 1
+    assert torch.equal(after.bank.flatten(), before.bank.flatten())

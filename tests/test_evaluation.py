@@ -11,11 +11,13 @@ from hypothesis import strategies as st
 from test_local import architecture, models_of, plain_loss, plain_points, ragged
 from torch import nn
 
-from clusterfl_core import evaluation
+from clusterfl_core import evaluation, populations, simulation
 from clusterfl_core.banks import Bank
 from clusterfl_core.baselines import FedAvg, LocalOnly
 from clusterfl_core.federation import Clients, Federation
 from clusterfl_core.ifca import IFCA
+from clusterfl_core.local import LocalSGD
+from clusterfl_core.models import MLP
 
 KINDS = pytest.mark.parametrize("kind", ["classes", "regression"])
 
@@ -218,3 +220,14 @@ def test_the_adjusted_rand_index_of_random_partitions_is_about_0():
     draws = torch.randint(0, 3, (40, 2, 60), generator=source)
     found = [evaluation.adjusted_rand_index(*pair) for pair in draws]
     assert abs(sum(found) / len(found)) < 0.02
+
+
+def test_clients_without_known_clusters_are_judged_on_held_out_data_of_their_own():
+    federation = populations.label_skew("digits", 6, 0.3, seed=0)
+    assert federation.clusters is None
+    done = simulation.run(LocalOnly(MLP(64, 8, 10), LocalSGD(3, 0.1)), federation, 1)
+    scores = evaluation.own_distribution(done.state, federation)
+    for i in range(6):
+        x, y = federation.test.points(i)
+        right = (done.models.module(i)(x).argmax(1) == y).double().mean()
+        assert scores[i] == pytest.approx(float(right))

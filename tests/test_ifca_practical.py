@@ -167,8 +167,12 @@ def test_resampling_needs_two_points_a_round(rounds, points):
 def test_resampling_ends_with_its_points():
     federation = cf.populations.regression(torch.eye(2), clients=4, points=8, noise=0.1)
     algorithm = cf.IFCA(cf.models.LinearRegression(2), 2, cf.LocalSGD(1, 0.1), resample=2)
-    with pytest.raises(ValueError, match="resample=2 has fresh points for so many rounds only"):
+    words = "rounds must be at most 2, for which resample=2 has fresh points, got 3"
+    with pytest.raises(ValueError, match=words):
         cf.run(algorithm, federation, 3, progress=False)
+    (_first, (state, _jobs, _replies)) = play(algorithm, federation, 2)
+    with pytest.raises(ValueError, match="resample=2 has fresh points for so many rounds only"):
+        cf.simulation.round_trip(algorithm, state, federation.train)
 
 
 @pytest.mark.parametrize("name", ["patience", "resample"])
