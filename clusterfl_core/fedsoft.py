@@ -124,15 +124,6 @@ def select(weights, size, key):
     return torch.zeros(clusters, m, dtype=torch.bool).scatter_(1, rows, True)
 
 
-def expected_workload(clients, selected, clusters):
-    """Clients that work in a round if every cluster selects K of N uniformly and independently.
-
-    N (1 - (1 - K / N)^S), the paper's estimate for the case that each distribution has the same
-    share in every client; the more the importance differs, the fewer clients serve two clusters.
-    """
-    return clients * (1 - (1 - selected / clients) ** clusters)
-
-
 def blend(bank, weights):
     """Weighted sums of the centers: sum_j weights_ij c_j for each client.
 

@@ -205,7 +205,8 @@ def run(algorithm, federation, rounds, *, seed=0, device="auto", progress=True, 
 def restarts(algorithm, federation, rounds, *, seeds, progress=True):
     """Run from several initialisations and keep the one with the lowest final training loss.
 
-    IFCA's remedy for a bad start (section 6.1). The choice looks at training losses only.
+    IFCA's remedy for a bad start: random initialisation with a few restarts (section 6). The
+    paper's success test knows the truth; this choice looks at training losses only.
 
     Parameters
     ----------

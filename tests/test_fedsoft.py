@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 import clusterfl_core as cf
-from clusterfl_core import evaluation, fedsoft, simulation
+from clusterfl_core import evaluation, fedsoft, simulation, theory
 from clusterfl_core.banks import Bank
 from clusterfl_core.federation import Replies, generator
 
@@ -222,10 +222,10 @@ def test_workload_of_uniform_selection_is_the_papers_formula():
     for k in (2, 3):
         weights = torch.full((k, 50), 1 / 50, dtype=torch.float64)
         works = [int(fedsoft.select(weights, 20, (1, t)).any(0).sum()) for t in range(400)]
-        expected = fedsoft.expected_workload(50, 20, k)
+        expected = theory.workload(50, 20, k)
         assert abs(sum(works) / 400 - expected) < 0.6
-    assert fedsoft.expected_workload(100, 60, 2) == pytest.approx(2 * 60 - 60**2 / 100)
-    assert fedsoft.expected_workload(10, 10, 4) == 10
+    assert theory.workload(100, 60, 2) == pytest.approx(2 * 60 - 60**2 / 100)
+    assert theory.workload(10, 10, 4) == 10
 
 
 def test_workload_is_recorded_and_shared_interest_makes_it_smaller():
@@ -239,7 +239,7 @@ def test_workload_is_recorded_and_shared_interest_makes_it_smaller():
     # Opposite interests share nobody: more work than the formula says.
     apart = torch.eye(2, dtype=torch.float64).repeat_interleave(10, 1) / 10
     assert int(fedsoft.select(apart, 5, (0, 0)).any(0).sum()) == 10
-    assert fedsoft.expected_workload(20, 5, 2) == 8.75
+    assert theory.workload(20, 5, 2) == 8.75
 
 
 def _workers(algorithm, federation, rounds):
