@@ -18,6 +18,7 @@ from clusterfl_core import (
     models,
     plotting,
     populations,
+    results,
     simulation,
     theory,
 )
@@ -57,6 +58,7 @@ __all__ = [
     "models",
     "plotting",
     "populations",
+    "results",
     "run",
     "simulation",
     "theory",

@@ -38,8 +38,9 @@ def source(tmp_path_factory) -> Path:
     root = tmp_path_factory.mktemp("source")
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(house.ROOT / name, root)
-    ignored = shutil.ignore_patterns("__pycache__")
-    shutil.copytree(house.ROOT / "clusterfl_core", root / "clusterfl_core", ignore=ignored)
+    ignored = shutil.ignore_patterns("__pycache__", ".unfinished")
+    for name in ("clusterfl_core", "book/results"):
+        shutil.copytree(house.ROOT / name, root / name, ignore=ignored)
     run("git", "init", "-q", "-b", "main", cwd=root)
     run("git", "add", ".", cwd=root)
     author = ["-c", "user.name=A reader", "-c", "user.email=reader@example.org"]

@@ -24,6 +24,7 @@ LAYERS = [
     {"ifca", "cfl", "fedsoft", "baselines"},
     {"evaluation"},
     {"simulation", "flower"},
+    {"results"},
     {"plotting", "interactive"},
 ]
 

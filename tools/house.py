@@ -128,7 +128,8 @@ def clean(root: Path = ROOT) -> None:
     """
     build = root / "_build"
     variables = str(sorted(kv for kv in os.environ.items() if kv[0].startswith("CLUSTERFL_")))
-    key = digest(ROOT / "clusterfl_core", ROOT / "book" / "results", installed_key(), variables)
+    records = sorted((ROOT / "book" / "results").rglob("*.json"))
+    key = digest(ROOT / "clusterfl_core", *records, installed_key(), variables)
     stamp = build / ".jupyter_cache" / "key"
     keep = stamp.exists() and stamp.read_text() == key
     for path in build.iterdir() if build.exists() else []:
