@@ -21,6 +21,7 @@ from clusterfl_core import (
     results,
     simulation,
     theory,
+    trials,
 )
 from clusterfl_core.baselines import FedAvg, FedEM, LocalOnly, OneShot
 from clusterfl_core.cfl import CFL
@@ -62,4 +63,5 @@ __all__ = [
     "run",
     "simulation",
     "theory",
+    "trials",
 ]

@@ -1,0 +1,410 @@
+"""IFCA's regression experiments: all runs on one data set as one batch (section 6.1, figure 3).
+
+A trial draws one data set and asks whether IFCA finds the true parameters from at least one of S
+random starts with at least one of G step sizes: S G runs of T rounds of option I, everyone taking
+part. The runs share nothing but the data, and reading the data is what a round costs. So a round
+of all runs is one pass: a few clients at a time, X_i times the k S G models at once, then for each
+run the gradient of the one model that the client chose. The numbers are those of
+``run(IFCA(LinearRegression(d), k, LocalSGD(1, gamma), option="gradients"), ...)``, up to the order
+in which sums are rounded.
+
+Examples
+--------
+>>> import torch
+>>> import clusterfl_core as cf
+>>> truth = torch.tensor([[2.0, 0.0], [0.0, 2.0]])
+>>> federation = cf.populations.regression(truth, clients=6, points=20, noise=0.1)
+>>> starts = cf.trials.first_models(features=2, clusters=2, seeds=range(3))
+>>> trial = cf.trials.regression_trial(federation, starts, steps=[0.5, 0.01], rounds=40)
+>>> trial.success(noise=0.1).tolist()  # a row a step size, a column a start
+[[True, True, True], [False, False, False]]
+>>> trial.identities[0, 0].tolist()
+[1, 1, 1, 0, 0, 0]
+"""
+
+import time
+from collections import defaultdict
+from dataclasses import dataclass
+from itertools import product
+
+import torch
+
+from clusterfl_core import evaluation, populations, theory
+from clusterfl_core.banks import Bank
+from clusterfl_core.federation import INITIALIZATION, generator
+from clusterfl_core.ifca import best
+from clusterfl_core.models import LinearRegression
+from clusterfl_core.simulation import _device
+
+# Bytes of X handled at once. On a CPU they stay in its cache from the one product to the other;
+# a GPU wants one large product.
+CHUNK = {"cpu": 1 << 22}
+LARGE = 1 << 28
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What came of G step sizes times S starts on one data set.
+
+    Parameters
+    ----------
+    steps : tuple of float [G]
+        The step sizes gamma.
+    theta : Tensor [G, S, k, d]
+        The models after the last round; of a run that diverged, the last finite ones.
+    identities : LongTensor [G, S, m]
+        The identity each client reported in that round; -1 if it was never asked.
+    diverged : LongTensor [G, S]
+        The round, from 1, in which a loss or a model was not finite any more; 0 for never. Where
+        :func:`clusterfl_core.run` would stop the run with ``Diverged``.
+    matched, nearest : Tensor [G, S], float64
+        Distance to the truth, in both readings of
+        :func:`clusterfl_core.theory.distance_to_truth`; infinite for a run that diverged.
+    identity_accuracy : Tensor [G, S], float64
+        Fraction of the clients with the right identity, under the best matching of names.
+    """
+
+    steps: tuple
+    theta: torch.Tensor
+    identities: torch.Tensor
+    diverged: torch.Tensor
+    matched: torch.Tensor
+    nearest: torch.Tensor
+    identity_accuracy: torch.Tensor
+
+    def success(self, noise, reading="matched"):
+        """Which runs found the truth: dist <= 0.6 sigma, or 0.001 where there is no noise.
+
+        Parameters
+        ----------
+        noise : float
+            sigma of the data.
+        reading : {"matched", "nearest"}
+            Which distance; the authors' code takes the nearest truth.
+
+        Returns
+        -------
+        BoolTensor [G, S]
+            A run that diverged has failed.
+        """
+        return theory.succeeded(getattr(self, reading), noise)
+
+
+def first_models(features, clusters, seeds, dtype=torch.float32):
+    """The models with which IFCA begins, one set for each seed of ``run``.
+
+    Parameters
+    ----------
+    features, clusters : int
+        d and k.
+    seeds : iterable of int
+        S seeds.
+    dtype : torch.dtype
+
+    Returns
+    -------
+    Tensor [S, k, d]
+        Each coordinate 0 or 1 with probability 1/2 (section 6.1).
+    """
+    model = LinearRegression(features).to(dtype)
+    banks = [Bank.initialize(model, clusters, generator(INITIALIZATION, s)) for s in seeds]
+    return torch.stack([bank.tensors["theta"] for bank in banks])
+
+
+def regression_trial(federation, starts, steps, rounds, *, device="auto"):
+    """Run IFCA, option I, from every start with every step size.
+
+    Parameters
+    ----------
+    federation : Federation
+        Linear regression whose truth is known, as :func:`clusterfl_core.populations.regression`
+        makes it. Clients may hold different numbers of points.
+    starts : Tensor [S, k, d]
+        The models each start begins with, k as many as the true ones. Their floating type is that
+        of the whole computation; float32 takes half the time of float64.
+    steps : sequence of float
+        G step sizes gamma.
+    rounds : int
+        T.
+    device : str
+        As in :func:`clusterfl_core.run`.
+
+    Returns
+    -------
+    Trial
+
+    Raises
+    ------
+    ValueError
+        If an argument is out of bounds.
+
+    Notes
+    -----
+    A round costs 2 n_i d (k + 1) S G operations a client: k products of the data with a model to
+    choose, one product back for the gradient.
+    """
+    _check(federation, starts, steps, rounds)
+    device, train = _device(device), federation.train
+    (s, k, d), g, m = starts.shape, len(steps), len(federation)
+    x, y = train.inputs(starts.dtype), train.y.to(starts.dtype)
+    if int(train.counts.min()) < x.shape[1]:
+        # An empty point adds nothing to a loss or a gradient, so none needs to be left out.
+        x = torch.where(train.mask()[:, :, None], x, 0)
+        y = torch.where(train.mask(), y, 0)
+    x, y, counts = (part.to(device) for part in (x, y, train.counts.to(starts.dtype)))
+    # Runs lie in rows, step after step; the ones that have diverged leave the batch.
+    theta = starts.detach().to(device).repeat(g, 1, 1)
+    rates = torch.tensor([float(step) for step in steps], dtype=starts.dtype, device=device)
+    rates = rates.repeat_interleave(s)
+    final, identities = theta.clone(), torch.full((g * s, m), -1, device=device)
+    diverged = torch.zeros(g * s, dtype=torch.int64, device=device)
+    alive = torch.arange(g * s, device=device)
+    for t in range(1, rounds + 1):
+        losses, chosen, total = _round(theta, x, y, counts)
+        moved = theta - (rates / m)[:, None, None] * total
+        sound = losses.isfinite().all(1) & moved.flatten(1).isfinite().all(1)
+        if not sound.all():
+            diverged[alive[~sound]] = t
+            alive, rates, moved, chosen = (a[sound] for a in (alive, rates, moved, chosen))
+            if not len(alive):
+                break
+        theta = moved
+        final[alive], identities[alive] = theta, chosen
+    final, identities = final.cpu(), identities.cpu()
+    truth = federation.truth["theta"]
+    gaps = torch.full((g * s, 2), float("inf"), dtype=torch.float64)
+    for run in alive.tolist():
+        gaps[run] = torch.tensor(theory.distance_to_truth(final[run], truth), dtype=gaps.dtype)
+    hits = [evaluation.identity_accuracy(one, federation.clusters) for one in identities]
+    matched, nearest = gaps.view(g, s, 2).unbind(2)
+    return Trial(
+        tuple(float(step) for step in steps),
+        final.view(g, s, k, d),
+        identities.view(g, s, m),
+        diverged.cpu().view(g, s),
+        matched,
+        nearest,
+        torch.tensor(hits, dtype=torch.float64).view(g, s),
+    )
+
+
+def _round(theta, x, y, counts):
+    """One round of r runs: models [r, k, d] -> losses and identities [r, m], sums [r, k, d].
+
+    The losses are those of the chosen models, the sums those of the clients' gradients by
+    identity, which the server multiplies by gamma / m.
+    """
+    (r, k, d), (m, n) = theta.shape, y.shape
+    losses, chosen = theta.new_empty(r, m), torch.empty(r, m, dtype=torch.int64, device=x.device)
+    total, runs = torch.zeros_like(theta), torch.arange(r, device=x.device)[:, None]
+    size = max(1, CHUNK.get(x.device.type, LARGE) // (n * d * x.element_size()))
+    for rows in range(0, m, size):
+        part, some = slice(rows, rows + size), x[rows : rows + size]
+        wrong = theta.new_empty(k, r, len(some), n)
+        # Model after model, not all in one product: equal models then have equal losses to the
+        # last bit, and the tie goes to the first of them.
+        for j in range(k):
+            torch.mm(theta[:, j], some.flatten(0, 1).T, out=wrong[j].view(r, -1))
+        wrong -= y[part]
+        table = wrong.square().sum(3) / counts[part]
+        losses[:, part], picks = (found.view(r, -1) for found in best(table.flatten(1).T))
+        chosen[:, part] = picks
+        clients = torch.arange(len(some), device=x.device)
+        slopes = wrong[picks, runs, clients] * (2 / counts[part])[:, None]
+        gradients = slopes.transpose(0, 1) @ some  # [clients, r, d]
+        member = torch.nn.functional.one_hot(picks, k).to(theta)
+        total += member.transpose(1, 2) @ gradients.transpose(0, 1)
+    return losses, chosen, total
+
+
+def _check(federation, starts, steps, rounds):
+    truth = federation.truth.get("theta")
+    if federation.classes or truth is None or federation.clusters is None:
+        raise ValueError(
+            "federation must be a linear regression with truth['theta'] and clusters, "
+            f"got {federation.name!r}"
+        )
+    if starts.ndim != 3 or not len(starts) or starts.shape[1:] != truth.shape:
+        raise ValueError(
+            f"starts must be [S, {truth.shape[0]}, {truth.shape[1]}], as many models as the truth "
+            f"has, got shape {tuple(starts.shape)}"
+        )
+    if not starts.is_floating_point():
+        raise ValueError(f"starts must be floating-point numbers, got {starts.dtype}")
+    if not len(steps) or not all(0 < step < float("inf") for step in steps):
+        raise ValueError(f"steps must be positive and finite, at least one, got {list(steps)}")
+    if rounds < 1:
+        raise ValueError(f"rounds must be at least 1, got {rounds}")
+
+
+# ---------------------------------------------------------------- figure 3
+
+PANELS = {
+    "a": {
+        "clusters": [2],
+        "clients": [100],
+        "points": [100],
+        "noise": [0.0, 0.1, 0.2, 0.4],
+        "scale": [0.1, 0.25, 0.5, 0.75, 1.0],
+    },
+    "b": {
+        "clusters": [4],
+        "clients": [400],
+        "points": [100],
+        "noise": [0.0, 0.1, 0.2, 0.4],
+        "scale": [0.1, 0.25, 0.5, 0.75, 1.0],
+    },
+    "c": {
+        "clusters": [2],
+        "clients": [50, 70, 100, 150, 200, 300, 400],
+        "points": [50, 100, 200],
+        "noise": [0.1],
+        "scale": [0.1],
+    },
+    "d": {
+        "clusters": [4],
+        "clients": [100, 200, 300, 400, 800],
+        "points": [50, 100, 200],
+        "noise": [0.1],
+        "scale": [0.5],
+    },
+}
+STEPS = {2: (1.0, 0.1, 0.01), 4: (2.0, 1.0, 0.5)}
+
+
+def figure_3(panel):
+    """The settings of one panel of figure 3, d = 1000: arguments of :func:`success_trial`.
+
+    Parameters
+    ----------
+    panel : {"a", "b", "c", "d"}
+        Success against R and sigma, k = 2 (a) or 4 (b); against m and n, k = 2 (c) or 4 (d).
+        The text gives (m, n, d, k) of (a) and (b) and (R, d) of (c) and (d); the rest is read off
+        the figure.
+
+    Returns
+    -------
+    list of dict
+        One a point of the panel. The paper has 40 trials a point, each with another seed.
+
+    Raises
+    ------
+    ValueError
+        If there is no such panel.
+    """
+    if panel not in PANELS:
+        raise ValueError(f"panel must be one of {sorted(PANELS)}, got {panel!r}")
+    axes = PANELS[panel]
+    points = [dict(zip(axes, values, strict=True)) for values in product(*axes.values())]
+    return [{**point, "features": 1000, "steps": STEPS[point["clusters"]]} for point in points]
+
+
+def success_trial(
+    scale,
+    noise,
+    clients,
+    points,
+    features,
+    clusters,
+    steps,
+    seed=0,
+    *,
+    starts=10,
+    rounds=300,
+    reading="coordinate",
+    device="auto",
+):
+    """One trial of figure 3: a fresh data set, some starts, every step size.
+
+    Parameters
+    ----------
+    scale, noise, clients, points, features, clusters, reading
+        R, sigma, m, n, d, k and the reading of R, as in
+        :func:`clusterfl_core.populations.bernoulli_regression`.
+    steps : sequence of float
+        Step sizes.
+    seed : int
+        Number of the trial: fixes the truth, the data, and the starts, which are those of ``run``
+        with the seeds ``seed * starts`` and following.
+    starts : int
+        How many.
+    rounds : int
+        T.
+    device : str
+        As in :func:`clusterfl_core.run`.
+
+    Returns
+    -------
+    dict
+        Plain numbers and lists, fit for JSON: all settings, and for each step and start (lists in
+        lists) ``matched``, ``nearest`` (None if the run diverged), ``identity_accuracy`` and
+        ``diverged``, as in :class:`Trial`; ``success`` and ``success_nearest``, whether any run
+        found the truth by either distance; ``best_identity_accuracy``, that of the run with the
+        smallest matched distance; and ``seconds``.
+
+    Raises
+    ------
+    ValueError
+        If an argument is out of bounds.
+    """
+    settings = {
+        "scale": scale,
+        "noise": noise,
+        "clients": clients,
+        "points": points,
+        "features": features,
+        "clusters": clusters,
+        "steps": list(steps),
+        "seed": seed,
+        "starts": starts,
+        "rounds": rounds,
+        "reading": reading,
+    }
+    if starts < 1:
+        raise ValueError(f"starts must be at least 1, got {starts}")
+    began = time.perf_counter()
+    federation = populations.bernoulli_regression(
+        scale, clients, points, features, clusters, noise, seed, reading=reading
+    )
+    first = first_models(features, clusters, range(seed * starts, (seed + 1) * starts))
+    trial = regression_trial(federation, first, steps, rounds, device=device)
+    sound = trial.diverged == 0
+
+    def finite(distances):  # JSON knows no infinity
+        rows = zip(distances.tolist(), sound.tolist(), strict=True)
+        return [[v if ok else None for v, ok in zip(*row, strict=True)] for row in rows]
+
+    return settings | {
+        "matched": finite(trial.matched),
+        "nearest": finite(trial.nearest),
+        "identity_accuracy": trial.identity_accuracy.tolist(),
+        "diverged": trial.diverged.tolist(),
+        "success": bool(trial.success(noise).any()),
+        "success_nearest": bool(trial.success(noise, "nearest").any()),
+        "best_identity_accuracy": float(trial.identity_accuracy.flatten()[trial.matched.argmin()]),
+        "seconds": time.perf_counter() - began,
+    }
+
+
+def success_rates(records, *names, reading="matched"):
+    """The share of trials that succeeded, for each setting.
+
+    Parameters
+    ----------
+    records : iterable of dict
+        What :func:`success_trial` returned.
+    *names : str
+        The settings that tell the points of a figure apart, for example "noise", "scale".
+    reading : {"matched", "nearest"}
+        By which distance.
+
+    Returns
+    -------
+    dict of tuple to (float, int)
+        For each setting, in order of appearance, the share and the number of trials.
+    """
+    found = defaultdict(list)
+    for record in records:
+        outcome = record["success" if reading == "matched" else "success_nearest"]
+        found[tuple(record[name] for name in names)].append(outcome)
+    return {key: (sum(hits) / len(hits), len(hits)) for key, hits in found.items()}
