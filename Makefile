@@ -1,9 +1,11 @@
 # Every target calls tools/house.py, which says what it does; README.md gives the same without make.
 PYTHON ?= python3
 PORT ?= 8000
+PRESET ?= paper
+SEEDS ?= 0
 HOUSE = $(PYTHON) tools/house.py
 
-.PHONY: help book test test-colab serve repository clean
+.PHONY: help book test test-colab results serve repository clean
 help: ## Say what each target does
 	@sed -n 's/^\([a-z-]*\):.*## /make \1: /p' Makefile
 
@@ -15,6 +17,9 @@ test: ## Run every check: style, library, notebooks, a clean build, its pages in
 
 test-colab: ## Run each notebook alone, from the built wheel, as on Colab
 	@$(HOUSE) test-colab
+
+results: ## Run a chapter's long experiments, store what is missing: CHAPTER=… SEEDS="0 1 2"
+	@$(HOUSE) results "$(CHAPTER)" --preset "$(PRESET)" --seeds $(SEEDS) --only "$(ONLY)"
 
 serve: ## Serve the built book on this machine: PORT=8000
 	@$(HOUSE) serve $(PORT)

@@ -149,6 +149,34 @@ def test_executed_notebooks_are_kept_until_what_they_depend_on_changes(tmp_path,
     monkeypatch.setattr(house, "installed_key", lambda: "other versions")
     assert not kept()
 
+    monkeypatch.setattr(house, "ROOT", tmp_path)
+    assert not kept()
+    chapter = tmp_path / "book" / "results" / "06_x"
+    (chapter / ".unfinished").mkdir(parents=True)
+    (chapter / ".unfinished" / "e-seed0.pt").touch()
+    assert kept()
+    (chapter / "e-seed0.json").write_text("{}")
+    assert not kept()
+    (chapter / "e-seed0.json").write_text("{ }")
+    assert not kept()
+    assert kept()
+
+    mine = tmp_path / "mine"
+    monkeypatch.setenv("CLUSTERFL_RESULTS", str(mine))
+    mine.mkdir()
+    assert not kept()
+    (mine / "e-seed0.json").write_text("{}")
+    assert not kept()
+    assert kept()
+
+
+def test_a_build_leaves_the_pages_of_long_runs_alone(tmp_path):
+    page = tmp_path / "_build" / "results" / "06_x-paper-seed0.ipynb"
+    page.parent.mkdir(parents=True)
+    page.touch()
+    house.clean(tmp_path)
+    assert page.exists()
+
 
 # ---------------------------------------------------------------- the command line
 

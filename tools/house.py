@@ -80,7 +80,7 @@ def digest(*parts: str | Path) -> str:
             continue
         files = part.rglob("*") if part.is_dir() else [part]
         for file in sorted(f for f in files if f.is_file() and f.suffix != ".pyc"):
-            total.update(str(file.relative_to(ROOT)).encode() + file.read_bytes())
+            total.update(str(file.relative_to(part.parent)).encode() + file.read_bytes())
     return total.hexdigest()
 
 
@@ -123,17 +123,20 @@ def contents(root: Path = ROOT) -> list[str]:
 def clean(root: Path = ROOT) -> None:
     """Empty `_build`, but keep executed notebooks while nothing they depend on has changed.
 
+    The pages of long runs stay too: one may be running.
+
     The execution cache compares only the cells of a notebook. Its key here adds the library, the
     stored results, the installed versions and the environment variables the library reads.
     """
     build = root / "_build"
     variables = str(sorted(kv for kv in os.environ.items() if kv[0].startswith("CLUSTERFL_")))
-    records = sorted((ROOT / "book" / "results").rglob("*.json"))
+    stored = Path(os.environ.get("CLUSTERFL_RESULTS") or ROOT / "book" / "results")
+    records = sorted(stored.rglob("*.json"))
     key = digest(ROOT / "clusterfl_core", *records, installed_key(), variables)
     stamp = build / ".jupyter_cache" / "key"
     keep = stamp.exists() and stamp.read_text() == key
     for path in build.iterdir() if build.exists() else []:
-        if path.name == ".jupyter_cache" and keep:
+        if path.name == "results" or (path.name == ".jupyter_cache" and keep):
             continue
         shutil.rmtree(path) if path.is_dir() else path.unlink()
     stamp.parent.mkdir(parents=True, exist_ok=True)
@@ -172,6 +175,35 @@ def serve(port: int) -> None:
     print(f"Open http://127.0.0.1:{server.server_port}/ (Ctrl-C stops it)", flush=True)
     with contextlib.suppress(KeyboardInterrupt):
         server.serve_forever()
+
+
+# ---------------------------------------------------------------- stored results
+
+
+def results(chapter: str, preset: str, seeds: list[str], only: str = "", root: Path = ROOT) -> None:
+    """Run a chapter's long experiments, seed after seed, and store what is not stored yet.
+
+    The notebook runs with the parameters `preset`, `seed` and, where given, `only`. What was
+    stored stays, so the same command goes on after a kill. Set OMP_NUM_THREADS for more threads
+    than one.
+    """
+    known = [path.stem for path in notebooks(root) if path.parent == root / "book"]
+    if chapter not in known:
+        sys.exit(f"There is no chapter {chapter!r}: choose one of {', '.join(known)}.")
+    if preset not in ("quick", "paper"):
+        sys.exit(f"The preset must be quick or paper, not {preset!r}.")
+    if not seeds or not all(re.fullmatch("[0-9]+", seed) for seed in seeds):
+        sys.exit(f"Seeds must be whole numbers, such as 0 1 2, not {' '.join(seeds)!r}.")
+    setup()
+    for name in ("CLUSTERFL_DATA", "CLUSTERFL_RESULTS"):
+        if os.environ.get(name):  # the notebook runs in another folder
+            os.environ[name] = str(Path(os.environ[name]).expanduser().resolve())
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    script, notebook = ROOT / "tools" / "run_chapter.py", root / "book" / f"{chapter}.ipynb"
+    command = [str(word) for word in (PYTHON, script, notebook, preset, only, *seeds)]
+    if os.name == "nt":
+        sys.exit(subprocess.run(command).returncode)
+    os.execv(PYTHON, command)  # one process, so that whoever stops it stops the work
 
 
 # ---------------------------------------------------------------- tests
@@ -314,6 +346,12 @@ def main() -> None:
     served = commands.add_parser("serve", help=serve.__doc__)
     served.add_argument("port", type=int, nargs="?", default=8000)
     served.set_defaults(action=serve)
+    stored = commands.add_parser("results", help=results.__doc__.splitlines()[0])
+    stored.add_argument("chapter")
+    stored.add_argument("--preset", default="paper", help="paper (default) or quick")
+    stored.add_argument("--seeds", nargs="*", default=["0"], help="0 unless given")
+    stored.add_argument("--only", default="", help="one experiment; all of them unless given")
+    stored.set_defaults(action=results)
     named = commands.add_parser("repository", help=repository.__doc__)
     named.add_argument("url")
     named.set_defaults(action=repository)
