@@ -64,14 +64,18 @@ def cosine_similarity(updates):
         direction; its similarity to every other is 0.
     """
     rows = updates.flatten() if isinstance(updates, Bank) else updates
-    gram = torch.zeros(len(rows), len(rows), dtype=torch.float64, device=rows.device)
-    # In blocks of columns, so that the copy in double precision stays small.
-    for block in rows.split(1 << 16, dim=1):
+    m = len(rows)
+    gram = torch.zeros(m, m, dtype=torch.float64, device=rows.device)
+    # In blocks of columns, so that the copy in double precision stays small, and of rows, so that
+    # hardly more than the half above the diagonal is computed.
+    for block in rows.split(1 << 11, dim=1):
         block = block.to(torch.float64)
-        gram += block @ block.T
+        for i in range(0, m, 256):
+            gram[i : i + 256, i:].addmm_(block[i : i + 256], block[i:].T)
     norms = gram.diagonal().sqrt()
+    gram.triu_().add_(gram.triu(1).T)
     lengths = norms[:, None] * norms
-    alpha = torch.where(lengths == 0, 0, (gram + gram.T) / 2 / lengths).clamp(-1, 1)
+    alpha = gram.div_(lengths).masked_fill_(lengths == 0, 0).clamp_(-1, 1)
     return alpha.fill_diagonal_(1)
 
 
@@ -153,7 +157,8 @@ def weighted_mean(updates, counts):
     # Client after client, one operation each: so every coordinate is rounded alike wherever it
     # stands, and permuted updates have exactly the permuted mean. Sums over an axis and matrix
     # products do not promise that.
-    for share, update in zip((counts / counts.sum()).tolist(), updates, strict=True):
+    shares = counts.to(torch.float64) / counts.sum()
+    for share, update in zip(shares.tolist(), updates, strict=True):
         total += share * update
     return total
 

@@ -263,6 +263,14 @@ def test_cosine_similarity_of_a_bank_takes_all_layers_and_many_columns():
     torch.testing.assert_close(cfl.cosine_similarity(bank), rows @ rows.T)
 
 
+def test_cosine_similarity_of_many_clients_is_computed_in_blocks_and_symmetric():
+    updates = torch.randn(600, 2100, generator=torch.Generator().manual_seed(0))
+    alpha = cfl.cosine_similarity(updates)
+    rows = torch.nn.functional.normalize(updates.double())
+    torch.testing.assert_close(alpha, rows @ rows.T)
+    assert torch.equal(alpha, alpha.T)
+
+
 def test_cosine_similarity_is_rounded_in_double_precision_and_never_beyond_one():
     # Single precision cannot tell these two directions apart.
     alpha = cfl.cosine_similarity(torch.tensor([[1.0, 0.0], [1.0, 1e-5]]))
