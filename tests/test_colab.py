@@ -88,6 +88,26 @@ def test_wheel_brings_nothing_that_was_not_there(python, source, tmp_path):
     assert "No broken requirements" in run(python, "-m", "pip", "check")
 
 
+STORED = """\
+from clusterfl_core import results
+
+folder = results.folder()
+for path in sorted(folder.rglob("*.json")):
+    print(path.relative_to(folder).as_posix())
+    chapter, experiment = path.parent.name, path.name.split("-")[0]
+    assert results.stored(chapter, experiment)
+"""
+
+
+def test_stored_results_come_along(python, tmp_path):
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "CLUSTERFL_"))}
+    folder = house.ROOT / "book" / "results"
+    here = sorted(folder.rglob("*.json"))
+    assert run(python, "-c", STORED, cwd=tmp_path, env=kept).splitlines() == [
+        path.relative_to(folder).as_posix() for path in here
+    ]
+
+
 MOVED = """\
 from clusterfl_core.interactive import player
 
