@@ -118,7 +118,7 @@ def ifca_round(algorithm, federation, bank, key):
     return stacked(servers), torch.tensor(identities)
 
 
-def regression_run(data, start, step, rounds, model):
+def regression_run(data, start, step, rounds, model, every=True):
     """One run of IFCA, option I, on linear regression: T rounds from one start.
 
     Parameters
@@ -130,6 +130,9 @@ def regression_run(data, start, step, rounds, model):
         gamma.
     rounds : int
     model : LinearRegression
+    every : bool
+        True: a client computes loss and gradient of every model and uses those of the best one, as
+        in the released program. False: the gradient of the best one only.
 
     Returns
     -------
@@ -140,12 +143,19 @@ def regression_run(data, start, step, rounds, model):
     for _ in range(rounds):
         identities, slopes = [], [torch.zeros_like(theta) for theta in start]
         for x, y in data:
-            with torch.no_grad():
-                losses = [loss_of(server, x, y).item() for server in servers]
+            losses = []
+            for server in servers:
+                with torch.set_grad_enabled(every):
+                    loss = loss_of(server, x, y)
+                if every:
+                    server.zero_grad()
+                    loss.backward()
+                losses.append(loss.item())
             j = losses.index(min(losses))
+            if not every:
+                servers[j].zero_grad()
+                loss_of(servers[j], x, y).backward()
             identities.append(j)
-            servers[j].zero_grad()
-            loss_of(servers[j], x, y).backward()
             slopes[j] += servers[j].theta.grad
         with torch.no_grad():
             for server, slope in zip(servers, slopes, strict=True):
@@ -153,7 +163,7 @@ def regression_run(data, start, step, rounds, model):
     return torch.stack([server.theta.detach() for server in servers]), identities
 
 
-def regression_trial(federation, starts, steps, rounds, model):
+def regression_trial(federation, starts, steps, rounds, model, every=True):
     """A trial of figure 3: every start with every step size, run after run.
 
     Returns
@@ -163,7 +173,8 @@ def regression_trial(federation, starts, steps, rounds, model):
     """
     data = [points(federation.train, i, starts.dtype) for i in range(len(federation))]
     runs = [
-        [regression_run(data, start, step, rounds, model) for start in starts] for step in steps
+        [regression_run(data, start, step, rounds, model, every) for start in starts]
+        for step in steps
     ]
     theta = torch.stack([torch.stack([end for end, _ in row]) for row in runs])
     return theta, torch.tensor([[identities for _, identities in row] for row in runs])

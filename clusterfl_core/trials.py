@@ -197,20 +197,19 @@ def _round(theta, x, y, counts):
     (r, k, d), (m, n) = theta.shape, y.shape
     losses, chosen = theta.new_empty(r, m), torch.empty(r, m, dtype=torch.int64, device=x.device)
     total, runs = torch.zeros_like(theta), torch.arange(r, device=x.device)[:, None]
+    # Equal models must have equal losses to the last bit, which one product of all does not
+    # promise: the first of them speaks for the others, and the tie goes to it.
+    first = (theta[:, :, None] == theta[:, None]).all(3).to(torch.int8).argmax(2)
     size = max(1, CHUNK.get(x.device.type, LARGE) // (n * d * x.element_size()))
     for rows in range(0, m, size):
         part, some = slice(rows, rows + size), x[rows : rows + size]
-        wrong = theta.new_empty(k, r, len(some), n)
-        # Model after model, not all in one product: equal models then have equal losses to the
-        # last bit, and the tie goes to the first of them.
-        for j in range(k):
-            torch.mm(theta[:, j], some.flatten(0, 1).T, out=wrong[j].view(r, -1))
-        wrong -= y[part]
-        table = wrong.square().sum(3) / counts[part]
-        losses[:, part], picks = (found.view(r, -1) for found in best(table.flatten(1).T))
+        wrong = theta.view(r * k, d) @ some.flatten(0, 1).T
+        wrong = wrong.view(r, k, len(some), n).sub_(y[part])
+        table = (wrong.square().sum(3) / counts[part])[runs, first].transpose(1, 2)
+        losses[:, part], picks = (found.view(r, -1) for found in best(table.flatten(0, 1)))
         chosen[:, part] = picks
         clients = torch.arange(len(some), device=x.device)
-        slopes = wrong[picks, runs, clients] * (2 / counts[part])[:, None]
+        slopes = wrong[runs, picks, clients] * (2 / counts[part])[:, None]
         gradients = slopes.transpose(0, 1) @ some  # [clients, r, d]
         member = torch.nn.functional.one_hot(picks, k).to(theta)
         total += member.transpose(1, 2) @ gradients.transpose(0, 1)

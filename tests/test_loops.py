@@ -91,11 +91,12 @@ def test_an_empty_cluster_keeps_its_model_in_the_loop_too():
     same(bank.take([1]), equal.take([1]))
 
 
-def test_a_trial_of_regressions():
+@pytest.mark.parametrize("every", [True, False])
+def test_a_trial_of_regressions(every):
     federation = cf.populations.bernoulli_regression(0.8, 8, 20, 10, 2, 0.1)
     starts = cf.trials.first_models(10, 2, range(3), torch.float64)
     model = cf.models.LinearRegression(10).double()
-    theta, identities = loops.regression_trial(federation, starts, (0.2, 0.02), 15, model)
+    theta, identities = loops.regression_trial(federation, starts, (0.2, 0.02), 15, model, every)
     trial = cf.trials.regression_trial(federation, starts, (0.2, 0.02), 15)
     torch.testing.assert_close(theta, trial.theta, rtol=1e-10, atol=1e-10)
     assert torch.equal(identities, trial.identities)
