@@ -21,6 +21,7 @@ import tempfile
 import time
 import urllib.request
 from dataclasses import dataclass, field
+from functools import cache
 from http.client import HTTPException
 from pathlib import Path
 
@@ -180,8 +181,12 @@ def cache_folder():
     return Path(os.environ.get("CLUSTERFL_DATA") or Path.home() / ".cache" / "clusterfl")
 
 
+# Unpacking the digits takes longer than most things that are done with them.
+_bundled_digits = cache(load_digits)
+
+
 def _digits():
-    found = load_digits()
+    found = _bundled_digits()  # rounding and indexing copy it, so nobody can change it
     pixels = torch.from_numpy(np.rint(found.images * (255 / 16)).astype(np.uint8))
     labels = torch.from_numpy(found.target).to(torch.int64)
     order = torch.from_numpy(np.random.default_rng(0).permutation(len(labels)))

@@ -59,6 +59,16 @@ def test_digits_are_split_the_same_way_every_time():
     assert torch.equal(first.y_test, second.y_test)
 
 
+def test_whoever_changes_digits_changes_only_a_copy():
+    first, before = load("digits"), load("digits")
+    for part in (first.x_train, first.y_train, first.x_test, first.y_test):
+        part.zero_()
+    after = load("digits")
+    for key in KEYS:
+        assert torch.equal(getattr(after, key), getattr(before, key))
+        assert getattr(after, key).any()
+
+
 def test_every_class_is_in_both_parts_in_about_the_same_share():
     digits = load("digits")
     shares = [torch.bincount(y) / len(y) for y in (digits.y_train, digits.y_test)]
