@@ -4,7 +4,14 @@ An algorithm is a frozen dataclass of settings with four functions, ``init``, ``
 ``client_step`` and ``absorb``; :func:`run` plays it on a :class:`Federation`.
 """
 
+import os
+
+# Intel's BLAS rounds a product by where its matrices lie in memory, unless told otherwise before
+# its first use. A client must compute the same alone and among others.
+os.environ.setdefault("MKL_CBWR", "AUTO")
+
 from clusterfl_core import (
+    backends,
     banks,
     baselines,
     cfl,
@@ -46,6 +53,7 @@ __all__ = [
     "LocalSGD",
     "OneShot",
     "Run",
+    "backends",
     "banks",
     "baselines",
     "cfl",

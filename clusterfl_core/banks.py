@@ -18,6 +18,7 @@ Examples
 
 import copy
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import nn
@@ -141,6 +142,44 @@ class Bank:
         shares = weights.to(self.dtype) / weights.sum()
         return self.map(lambda tensor: torch.tensordot(shares.to(tensor), tensor, dims=1)[None])
 
+    def sums(self, groups, count, weights=None, onto=None):
+        """Sums of the models of each group, in float64.
+
+        On a CPU the models are added one after another in their order, so the sums do not depend
+        on how the models were cut into parts. On a GPU a matrix product adds them, faster and in
+        an order of its own.
+
+        Parameters
+        ----------
+        groups : LongTensor [k]
+            Group of each model, 0, ..., count - 1.
+        count : int
+            Number of groups.
+        weights : Tensor [k], optional
+            Factor of each model.
+        onto : Bank, optional
+            Sums to which these are added, in place.
+
+        Returns
+        -------
+        Bank
+            ``count`` sums.
+        """
+        if onto is None:
+            zeros = partial(torch.zeros, dtype=torch.float64)
+            onto = self.map(lambda t: zeros(count, *t.shape[1:], device=t.device))
+        for name, tensor in self.tensors.items():
+            total = onto.tensors[name]
+            if tensor.device.type != "cpu":
+                share = torch.nn.functional.one_hot(groups, count).T.to(tensor)
+                share = share if weights is None else share * weights.to(share)
+                total += torch.tensordot(share, tensor, dims=1)
+                continue
+            scales = [1] * len(tensor) if weights is None else weights.tolist()
+            for row, group, scale in zip(tensor, groups.tolist(), scales, strict=True):
+                total[group].add_(row, alpha=scale)
+        return onto
+
     def flatten(self):
         """All parameters of each model as one row: Tensor [k, p], in the order of the names."""
         return torch.cat([tensor.flatten(1) for tensor in self.tensors.values()], 1)
@@ -170,3 +209,9 @@ class Bank:
         """Bytes of the parameters of one model, or of those with these names only."""
         counted = self.tensors.values() if names is None else [self.tensors[n] for n in names]
         return sum(tensor[0].numel() * tensor.element_size() for tensor in counted)
+
+
+def finite(bank):
+    """Which models hold finite numbers only: BoolTensor [k]. Their sum tells, without a copy."""
+    sums = [tensor.flatten(1).sum(1) for tensor in bank.tensors.values()]
+    return torch.stack(sums).isfinite().all(0)

@@ -111,12 +111,24 @@ class FedAvg:
         """Clients: train the model on their own data."""
         return train_from(jobs.bank.take(jobs.models[:, 0]), self, jobs, clients)
 
-    def absorb(self, state, replies):
+    def shares(self, state, clients):
+        """What the model of each of these clients counts for: n_i, or 1."""
+        counts = state.counts[clients]
+        return counts if self.weighted else torch.ones_like(counts)
+
+    def gather(self, state, replies, sums=None):
+        """Server: add the models to their sum, in the order of the clients (see IFCA)."""
+        one = torch.zeros_like(replies.clients)
+        return replies.bank.sums(one, 1, self.shares(state, replies.clients), sums)
+
+    def absorb(self, state, replies, sums=None):
         """Server: the mean of the local models is the next model; it stays if nobody answered."""
         if not len(replies.clients):
             return replace(state, round=state.round + 1)
-        weights = state.counts[replies.clients] if self.weighted else None
-        return replace(state, round=state.round + 1, bank=replies.bank.mean(weights))
+        sums = self.gather(state, replies) if sums is None else sums
+        whole = self.shares(state, replies.clients).sum()
+        bank = state.bank.map(lambda old, total: (total / whole).to(old.dtype), sums)
+        return replace(state, round=state.round + 1, bank=bank)
 
 
 @dataclass(frozen=True)
@@ -252,11 +264,16 @@ class OneShot:
             assignments = assignments.clone()
             assignments[replies.clients] = self.cluster(replies.bank, state.seed)
         groups, counts = assignments[replies.clients], state.counts[replies.clients]
-        means = [state.bank.take([j]) for j in range(self.clusters)]
-        for j in groups[groups >= 0].unique().tolist():
-            rows = (groups == j).nonzero()[:, 0]
-            means[j] = replies.bank.take(rows).mean(counts[rows] if self.weighted else None)
-        bank = Bank.concatenate(means)
+        rows = (groups >= 0).nonzero()[:, 0]
+        shares = counts[rows] if self.weighted else torch.ones_like(rows)
+        sums = replies.bank.take(rows).sums(groups[rows], self.clusters, shares)
+        whole = torch.zeros(self.clusters).double().index_add(0, groups[rows], shares.double())
+
+        def mean(old, total):
+            size = local.column(whole, old)
+            return torch.where(size > 0, (total / size).to(old.dtype), old)
+
+        bank = state.bank.map(mean, sums)
         return replace(state, round=state.round + 1, bank=bank, assignments=assignments)
 
     def cluster(self, bank, seed):

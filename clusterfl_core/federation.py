@@ -29,7 +29,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import torch
 
-from clusterfl_core.banks import Bank
+from clusterfl_core.banks import Bank, finite
 
 # Streams of random numbers: the first word of a key, so that two uses never share numbers.
 INITIALIZATION, PARTICIPATION, BATCHES, POPULATION, SELECTION = range(5)
@@ -320,17 +320,35 @@ class Replies:
         r models, updates or gradients a client, client after client: b r in all.
     values : dict of Tensor [b, ...]
         Numbers beside them, for example ``loss`` and ``identity``.
+    sent : int, optional
+        How many models the clients sent: those of the bank, unless they are summed already.
     """
 
     clients: torch.Tensor
     bank: Bank
     values: dict
+    sent: int = None
+
+    def __post_init__(self):
+        if self.sent is None:
+            object.__setattr__(self, "sent", len(self.bank) if self.bank else 0)
 
     def to(self, device):
         """The same replies on another device."""
         values = {name: value.to(device) for name, value in self.values.items()}
         bank = self.bank.to(device) if self.bank else None
-        return Replies(self.clients.to(device), bank, values)
+        return Replies(self.clients.to(device), bank, values, self.sent)
+
+    def checked(self, keep):
+        """The same replies with the value ``sound``, and their models only if they are kept.
+
+        ``sound`` [b] says whether all that the client sent is finite.
+        """
+        sound = torch.ones(len(self.clients), dtype=torch.bool, device=self.clients.device)
+        if self.bank:
+            sound = finite(self.bank).view(len(self.clients), -1).all(1)
+        bank = self.bank if keep else None
+        return Replies(self.clients, bank, {**self.values, "sound": sound}, self.sent)
 
     @staticmethod
     def join(parts):
@@ -342,8 +360,10 @@ class Replies:
             for name in parts[0].values
         }
         if parts[0].bank is None:
-            return Replies(clients[order], None, values)
+            return Replies(clients[order], None, values, sum(part.sent for part in parts))
         bank = Bank.concatenate([part.bank for part in parts])
+        if torch.equal(order, torch.arange(len(order))):
+            return Replies(clients, bank, values)
         each = len(bank) // len(clients)
         rows = (order[:, None] * each + torch.arange(each)).flatten()
         return Replies(clients[order], bank.take(rows), values)
@@ -362,6 +382,5 @@ def traffic(jobs, replies):
     """
     if not jobs.models.numel():
         return 0, 0
-    up = len(replies.bank) if replies.bank else 0
     one, common = jobs.bank.bytes_of_one(), jobs.bank.bytes_of_one(jobs.shared)
-    return jobs.models.numel() * (one - common) + len(jobs.clients) * common, up * one
+    return jobs.models.numel() * (one - common) + len(jobs.clients) * common, replies.sent * one

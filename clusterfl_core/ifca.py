@@ -26,6 +26,7 @@ Examples
 """
 
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import torch
 from torch import nn
@@ -215,14 +216,21 @@ class IFCA:
         choosing = training = clients
         if self.resample:
             choosing, training = (self._fresh(clients, 2 * jobs.round + half) for half in (0, 1))
+        key, hidden = (jobs.seed, jobs.round), None
         if jobs.models.shape[1] == 1:
             identities = jobs.models[:, 0]
             loss = local.mean_losses(jobs.bank.take(identities), choosing)
-        else:
+        elif self.resample or self.option == "gradients":
             loss, identities = best(local.loss_matrix(jobs.bank, choosing))
-        start = jobs.bank.take(identities)
-        work = self.local.train if self.option == "models" else self.local.gradient
-        answer = work(start, training, (jobs.seed, jobs.round))
+        else:  # the forward pass of the choice is the first of the training
+            losses, hidden = local.first_pass(jobs.bank, clients, self.local)
+            loss, identities = best(losses)
+            if hidden is not None:
+                hidden = hidden[torch.arange(len(clients)), :, identities]
+        if self.option == "gradients":
+            answer = self.local.gradient(jobs.bank.take(identities), training, key)
+        else:
+            answer = self.local.train(jobs.bank, training, key, rows=identities, hidden=hidden)
         return Replies(clients.ids, answer, {"identity": identities, "loss": loss})
 
     def _fresh(self, clients, part):
@@ -235,30 +243,57 @@ class IFCA:
         who = torch.arange(len(clients), device=sizes.device)[:, None]
         return Clients(clients.x[who, rows], clients.y[who, rows], sizes, clients.ids)
 
-    def absorb(self, state, replies):
+    def gather(self, state, replies, sums=None):
+        """Server: add the answers to the sum of each cluster, in the order of the clients.
+
+        So the server needs room for the models of some clients at a time, not of all.
+
+        Parameters
+        ----------
+        state : State
+        replies : Replies
+            Of some of the clients.
+        sums : Bank, optional
+            What came before.
+
+        Returns
+        -------
+        Bank
+            The k sums, in float64.
+        """
+        return replies.bank.sums(replies.values["identity"], self.clusters, onto=sums)
+
+    def absorb(self, state, replies, sums=None):
         """Server: average within each estimated cluster (lines 13 to 15).
 
         Option I divides by m, the number of ALL clients, not by the clients that took part or
         chose the cluster. Option II is the plain mean of the chosen cluster's local models. A
         cluster that nobody chose keeps its model; the formula of option II would be 0/0.
+
+        Parameters
+        ----------
+        state : State
+        replies : Replies
+            Of all clients that answered.
+        sums : Bank, optional
+            What :meth:`gather` made of their answers; then the replies need not hold them.
         """
         identities = replies.values["identity"]
         m, k = len(state.assignments), self.clusters
         member = nn.functional.one_hot(identities, k).T
+        sums = self.gather(state, replies) if sums is None else sums
 
-        def average(member):
-            def update(old, answers):
-                total = torch.tensordot(member.to(old), answers, dims=1)
-                if self.option == "gradients":
-                    return old - self.local.rate(state.round) / m * total
-                sizes = member.sum(1).view(k, *[1] * (old.ndim - 1))
-                return torch.where(sizes > 0, total / sizes.clamp(min=1), old)
+        def update(old, total, sizes):
+            if self.option == "gradients":
+                return (old - self.local.rate(state.round) / m * total).to(old.dtype)
+            sizes = local.column(sizes, old)
+            return torch.where(sizes > 0, (total / sizes.clamp(min=1)).to(old.dtype), old)
 
-            return state.bank.map(update, replies.bank)
-
-        bank = average(member)
+        bank = state.bank.map(partial(update, sizes=member.sum(1)), sums)
         if self.shared:
-            bank = self._share(bank, average(torch.ones_like(member)))
+            everybody = member.sum().expand(k)
+            common = sums.map(lambda total: total.sum(0, keepdim=True).expand_as(total))
+            bank = self._share(bank, state.bank.map(partial(update, sizes=everybody), common))
         assignments = state.assignments.clone()
         assignments[replies.clients] = identities
         changed = not torch.equal(assignments, state.assignments)

@@ -29,25 +29,15 @@ from functools import partial
 from itertools import repeat
 
 import torch
-from torch.func import functional_call, vmap
 
-from clusterfl_core import models
-from clusterfl_core.banks import Bank
+from clusterfl_core import backends
+from clusterfl_core.backends import outputs
 from clusterfl_core.federation import BATCHES, generator
-
-
-def outputs(bank, x):
-    """Outputs of b models, each on its own inputs: x [b, n, ...] -> Tensor [b, n, ...]."""
-
-    def one(parameters, rows):
-        return functional_call(bank.model, parameters, (rows,))
-
-    return vmap(one)(bank.tensors, x)
 
 
 def point_losses(bank, x, y):
     """Loss of every point, [b, n], under the model of its own client."""
-    return getattr(bank.model, "loss", models.cross_entropy)(outputs(bank, x), y)
+    return backends.point_loss(bank.model)(outputs(bank, x), y)
 
 
 def mean_losses(bank, clients):
@@ -81,8 +71,31 @@ def loss_matrix(bank, clients):
     -------
     Tensor [b, k]
     """
-    mask = clients.mask()
-    return torch.stack([masked_mean(one, mask) for one in point_loss_table(bank, clients)], 1)
+    return _means(point_loss_table(bank, clients), clients)
+
+
+def first_pass(bank, clients, solver):
+    """The loss matrix, and what of it the training that follows need not compute again.
+
+    Parameters
+    ----------
+    bank, clients
+        As in :func:`loss_matrix`.
+    solver : LocalSolver
+        What will train on the same points.
+
+    Returns
+    -------
+    losses : Tensor [b, k]
+    hidden : Tensor [b, n, k, h] or None
+        What the first layer of each model says, if the solver can begin from that: for
+        :meth:`LocalSolver.train`, with the model that each client chooses.
+    """
+    if not solver.in_gram_form(bank.model, clients):
+        return loss_matrix(bank, clients), None
+    hidden = backends.hidden_layer(bank, clients.inputs(bank.dtype))
+    table = _point_losses(bank.model, backends.shared_outputs_after(bank, hidden), clients.y)
+    return _means(table, clients), hidden
 
 
 def point_loss_table(bank, clients):
@@ -100,13 +113,18 @@ def point_loss_table(bank, clients):
     Tensor [k, b, n_max]
         What stands in the rows of padding means nothing.
     """
-    x, y = clients.inputs(bank.dtype), clients.y
-    every_point, every_target = x.flatten(0, 1)[None], y.flatten()[None]
-    tables = [
-        point_losses(bank.take([j]), every_point, every_target).view(y.shape)
-        for j in range(len(bank))
-    ]
-    return torch.stack(tables)
+    found = backends.shared_outputs(bank, clients.inputs(bank.dtype))
+    return _point_losses(bank.model, found, clients.y)
+
+
+def _point_losses(model, found, y):
+    loss = backends.point_loss(model)
+    return torch.stack([loss(one, y) for one in found])
+
+
+def _means(table, clients):
+    mask = clients.mask()
+    return torch.stack([masked_mean(one, mask) for one in table], 1)
 
 
 def accuracies(bank, clients):
@@ -133,31 +151,11 @@ def gradients(bank, x, y, mask, weights=None):
     -------
     Bank
         b gradients.
-
-    Notes
-    -----
-    The clients' losses share no parameter, so the gradient of their sum holds each client's own.
-    For linear regression it is written out, (2 / n) sum_l (<x_l, theta> - y_l) x_l: the same
-    numbers, several times faster.
     """
-    if _is_linear_regression(bank.model):
-        theta, found = bank.tensors["theta"], (x @ bank.tensors["theta"][:, :, None])[..., 0]
-        factors = mask if weights is None else mask * weights
-        slopes = torch.where(mask, (found - y) * factors, 0) * (2 / mask.sum(1).to(x))[:, None]
-        return Bank(bank.model, {"theta": (slopes.to(theta)[:, None] @ x)[:, 0]})
-    leaves = bank.map(lambda tensor: tensor.detach().requires_grad_())
-    losses = point_losses(leaves, x, y)
+    factors = mask / mask.sum(1, keepdim=True).clamp(min=1).to(bank.dtype)
     if weights is not None:
-        losses = losses * weights.to(losses)
-    total = masked_mean(losses, mask).sum()
-    found = torch.autograd.grad(total, list(leaves.tensors.values()))
-    return Bank(bank.model, dict(zip(leaves.tensors, found, strict=True)))
-
-
-def _is_linear_regression(model):
-    """Whether a subclass has left prediction and loss as they are."""
-    plain = models.LinearRegression
-    return getattr(type(model), "forward", None) is plain.forward and model.loss is plain.loss
+        factors = factors * weights.to(factors)
+    return backends.gradients(bank, x, y, factors)
 
 
 def masked_mean(values, mask):
@@ -226,13 +224,13 @@ class LocalSolver:
         if not 0 < self.decay <= 1:
             raise ValueError(f"decay must be in (0, 1], got {self.decay}")
 
-    def train(self, bank, clients, key, pull=None, weights=None):
+    def train(self, bank, clients, key, pull=None, weights=None, rows=None, hidden=None):
         """Train one model a client.
 
         Parameters
         ----------
         bank : Bank
-            Where each client starts: b models.
+            Where each client starts: b models, or those that ``rows`` names.
         clients : Clients
             b clients.
         key : tuple of int
@@ -244,12 +242,29 @@ class LocalSolver:
             (lambda / 2) ‖theta - c‖^2 is the pull (lambda, lambda c).
         weights : Tensor [b, n_max], optional
             Factor of each point's loss; see :func:`gradients`.
+        rows : LongTensor [b], optional
+            Which model of the bank each client starts from. Default: client i from model i.
+        hidden : Tensor [b, n_max, h], optional
+            What the first layer of these models says, from :func:`first_pass`. Overwritten.
 
         Returns
         -------
         Bank
             Where each client ends.
+
+        Notes
+        -----
+        Plain full-batch descent without a pull is done in Gram form where that is less work, see
+        :func:`clusterfl_core.backends.gram_descent`; the numbers agree up to rounding.
         """
+        if pull is None and self.in_gram_form(bank.model, clients):
+            x, y, mask, *factor = next(self.batches(clients, key, bank.dtype, weights))
+            factors = mask / clients.counts[:, None].to(bank.dtype)
+            factors = factors * factor[0].to(factors) if factor else factors
+            rows = torch.arange(len(clients)) if rows is None else rows
+            steps, rate = self.steps or self.epochs, self.rate(key[1])
+            return backends.gram_descent(bank, rows, x, y, factors, steps, rate, hidden)
+        bank = bank if rows is None else bank.take(rows)
         rate, memory = self.rate(key[1]), self.begin(bank)
 
         def pulled(slope, theta, target):
@@ -267,6 +282,12 @@ class LocalSolver:
                 moved = moved.map(partial(settled, going=batch[2].any(1)), bank)
             bank = moved
         return bank
+
+    def in_gram_form(self, model, clients):
+        """Whether descent is full-batch and plain, and cheaper in Gram form."""
+        plain = self.batch_size is None and isinstance(self, LocalSGD)
+        steps = self.steps or self.epochs
+        return plain and backends.gram_pays(model, clients.y.shape[1], steps)
 
     def rate(self, round):
         """The step size of a round: gamma decay^t, t = 0 in the first round."""

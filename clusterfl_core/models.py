@@ -51,6 +51,8 @@ class MLP(nn.Module):
         Number of classes; the outputs are logits.
     """
 
+    first = "hidden"  # the layer that sees the inputs is linear; see backends.begins_linear
+
     def __init__(self, inputs, hidden, classes):
         super().__init__()
         self.hidden = Linear(inputs, hidden)
@@ -58,7 +60,11 @@ class MLP(nn.Module):
 
     def forward(self, x):
         """Logits [n, classes] of images [n, ...]."""
-        return self.output(torch.relu(self.hidden(x.flatten(1))))
+        return self.after(self.hidden(x.flatten(1)))
+
+    def after(self, hidden):
+        """Logits [n, classes] of what the first layer says, [n, hidden]."""
+        return self.output(torch.relu(hidden))
 
 
 class LinearRegression(nn.Module):

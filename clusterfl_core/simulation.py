@@ -1,7 +1,15 @@
 """Run an algorithm on a federation, round after round, on one machine.
 
 The loop is the contract of every algorithm: ``plan``, ``client_step``, ``absorb``. Clients are
-handled in chunks, as one batch of tensors; nothing that a client computes depends on the chunk.
+handled in chunks, each one batch of tensors and as large as fits the cache; on several cores
+several chunks are computed at once. On a CPU nothing depends on the chunk: a client computes the
+same alone and among others, and answers are added in the order of the clients. An algorithm that
+only sums its clients' models (IFCA, FedAvg) has a method ``gather`` and is given each chunk as it
+comes, so that memory does not grow with the number of clients.
+
+A GPU is not held to that: its libraries choose the order of sums by the size of a batch, and some
+of PyTorch's backward passes (``max_pool2d``, ``Embedding``) add in whatever order threads finish.
+Two runs there agree to rounding, which training amplifies.
 
 Examples
 --------
@@ -17,6 +25,8 @@ import re
 import sys
 import time
 import zipfile
+from collections import deque
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, is_dataclass
 from numbers import Integral
 from pathlib import Path
@@ -25,11 +35,12 @@ import torch
 from torch import nn
 from tqdm import tqdm
 
-from clusterfl_core import banks, baselines, cfl, evaluation, fedsoft, ifca, local, models
+from clusterfl_core import backends, banks, baselines, cfl, evaluation, fedsoft, ifca, local, models
 from clusterfl_core import federation as wire
 from clusterfl_core.data import write_whole
 
-CHUNK = 256  # clients handled as one batch
+MOST = 256  # clients handled as one batch
+CACHE = 2**25  # bytes: a chunk that fits the last cache of a core is fastest, measured
 
 
 @dataclass(frozen=True)
@@ -150,7 +161,7 @@ def run(algorithm, federation, rounds, *, seed=0, device="auto", progress=True, 
     seed : int
         Fixes initialisation, client sampling and batches.
     device : str
-        "auto" (CUDA where there is one, else CPU) or a name that torch knows.
+        "auto" (CUDA where there is one, else Apple's MPS, else CPU) or a name that torch knows.
     progress : bool
         Show a progress bar where somebody watches (a terminal or a live notebook), never in an
         executed page or a log. It is removed at the end.
@@ -193,9 +204,10 @@ def run(algorithm, federation, rounds, *, seed=0, device="auto", progress=True, 
         delay=1,
         disable=not (progress and _somebody_watches()),
     )
+    clients = _placed(federation.train, device)
     with bar:
         while done.state.round < rounds:
-            done = _one_more(done, federation, device)
+            done = _one_more(done, federation, clients, device)
             if checkpoint is not None:
                 done.save(checkpoint)
             bar.update()
@@ -246,12 +258,44 @@ def restarts(algorithm, federation, rounds, *, seeds, progress=True):
 
 def training_loss(run, federation):
     """Mean over the clients of the lowest loss among the run's models on their training data."""
-    rows = torch.arange(len(federation)).split(CHUNK)
-    matrices = [local.loss_matrix(run.models, federation.train.take(some)) for some in rows]
+    rows = torch.arange(len(federation))
+    chunks = rows.split(chunk_size(run.models, federation.train))
+    matrices = [local.loss_matrix(run.models, federation.train.take(some)) for some in chunks]
     return float(torch.cat(matrices).min(1).values.mean())
 
 
-def round_trip(algorithm, state, clients, device="cpu"):
+def chunk_size(bank, clients, device="cpu"):
+    """How many clients make a batch of about the size of the cache, or of memory on a GPU.
+
+    A client is counted with its inputs as floats, what the layers say of them (under all models of
+    the bank for the first, and there and back in training), and three models: where it starts, its
+    gradient, and where it ends.
+
+    Parameters
+    ----------
+    bank : Bank
+        The models it is sent.
+    clients : Clients
+        Clients on which they work.
+    device : torch.device or str
+
+    Returns
+    -------
+    int
+        Between 1 and 256 on a CPU, where it is a matter of speed alone; at most a sixteenth of the
+        free memory in any case.
+    """
+    points, numbers = clients.y.shape[1], clients.x[0, 0].numel()
+    said = backends.activations(bank.model, clients.take([0]).inputs(bank.dtype)[0, :1].cpu())
+    model = sum(p.numel() for p in bank.model.parameters()) * bank.dtype.itemsize
+    one = points * (numbers + (2 + len(bank)) * said) * bank.dtype.itemsize + 3 * model
+    room = free_memory(device) / 16
+    if torch.device(device).type == "cpu":
+        room = min(room, CACHE)
+    return int(min(max(room // one, 1), MOST))
+
+
+def round_trip(algorithm, state, clients, device="cpu", *, keep=True):
     """One round trip of any algorithm: plan, client step in chunks, absorb.
 
     Parameters
@@ -261,33 +305,89 @@ def round_trip(algorithm, state, clients, device="cpu"):
     clients : Clients
         All clients of the federation, row i holding the client with id i.
     device : torch.device or str
+    keep : bool
+        True: the replies hold the clients' models, to be looked at. False: an algorithm that has
+        ``gather`` drops them as they are summed.
 
     Returns
     -------
     state, jobs, replies
-        The next state, and what travelled. The state's round is over when its ``round`` has grown.
+        The next state, and what travelled, with the value ``sound`` for each client: whether its
+        models are finite. The state's round is over when its ``round`` has grown.
     """
     jobs = algorithm.plan(state)
     sent = jobs.to(device)
-    parts = []
-    for rows in torch.arange(len(jobs.clients)).split(CHUNK):
+    chunks = torch.arange(len(jobs.clients)).split(chunk_size(jobs.bank, clients, device))
+
+    def work(rows):
         part = sent.take(rows)
-        parts.append(algorithm.client_step(part, clients.take(part.clients).to(device)).to("cpu"))
+        return algorithm.client_step(part, clients.take(part.clients).to(device))
+
+    parts, sums, gathers = [], None, hasattr(algorithm, "gather")
+    for part in _in_order(work, chunks, device):
+        if gathers:
+            sums = algorithm.gather(state, part, sums)
+        parts.append(part.checked(keep=keep or not gathers).to("cpu"))
     replies = wire.Replies.join(parts)
+    if gathers:
+        return algorithm.absorb(state, replies, sums.to("cpu")), jobs, replies
     return algorithm.absorb(state, replies), jobs, replies
 
 
-def _one_more(done, federation, device):
+def _in_order(work, chunks, device):
+    """Results of ``work`` for each chunk in order, on a CPU computed on all cores torch may use.
+
+    Each core takes chunks of its own, with one thread inside: for the small matrices here that is
+    faster than several threads in each product, and rounds as one thread does. At most one result
+    a core waits to be taken.
+    """
+    cores = torch.get_num_threads() if torch.device(device).type == "cpu" else 1
+    if cores == 1 or len(chunks) == 1:
+        yield from map(work, chunks)
+        return
+    try:
+        with ThreadPoolExecutor(cores, initializer=lambda: torch.set_num_threads(1)) as pool:
+            waiting = deque()
+            for chunk in chunks:
+                waiting.append(pool.submit(work, chunk))
+                if len(waiting) > cores:
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
+    finally:
+        torch.set_num_threads(cores)  # the threads have set it for the whole BLAS
+
+
+def _placed(clients, device):
+    """The clients on the device for the whole run, if a quarter of its free memory holds them."""
+    needed = sum(t.numel() * t.element_size() for t in (clients.x, clients.y))
+    return clients.to(device) if needed < free_memory(device) / 4 else clients
+
+
+def free_memory(device="cpu"):
+    """Bytes that can be had on a device; a guess of 4 GiB where the system does not tell."""
+    device = torch.device(device)
+    if device.type == "cuda":
+        return torch.cuda.mem_get_info(device)[0]
+    try:
+        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
+        (line,) = [line for line in lines if line.startswith("MemAvailable:")]
+        return int(line.split()[1]) * 1024
+    except (OSError, ValueError):
+        return 4 * 2**30
+
+
+def _one_more(done, federation, clients, device):
     started, down, up = time.perf_counter(), 0, 0
     state = done.state
     while state.round == done.state.round:
-        state, jobs, replies = round_trip(done.algorithm, state, federation.train, device)
+        state, jobs, replies = round_trip(done.algorithm, state, clients, device, keep=False)
         sent, answered = wire.traffic(jobs, replies)
         down, up = down + sent, up + answered
     losses = replies.values["loss"]
     sound, what = losses.isfinite(), "loss"
-    if sound.all() and not _finite(state.bank).all():
-        sound, what = _finite(replies.bank).view(len(losses), -1).all(1), "model"
+    if sound.all() and not banks.finite(state.bank).all():
+        sound, what = replies.values["sound"], "model"
     if not sound.all():
         client = int(replies.clients[~sound][0])
         raise Diverged(
@@ -313,12 +413,6 @@ def _step_sizes(algorithm):
     """The step size of each local solver among the settings, in words."""
     solvers = [value for value in vars(algorithm).values() if hasattr(value, "step_size")]
     return " or ".join(str(size) for size in dict.fromkeys(s.step_size for s in solvers))
-
-
-def _finite(bank):
-    """Which models hold finite numbers only: BoolTensor [k]. Their sum tells, without a copy."""
-    sums = [tensor.flatten(1).sum(1) for tensor in bank.tensors.values()]
-    return torch.stack(sums).isfinite().all(0)
 
 
 def _essence(run):
@@ -348,7 +442,8 @@ def _resume(checkpoint, fresh, rounds):
 
 def _device(name):
     if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        mps = "mps" if torch.backends.mps.is_available() else "cpu"
+        return torch.device("cuda" if torch.cuda.is_available() else mps)
     try:
         return torch.device(name)
     except RuntimeError as error:

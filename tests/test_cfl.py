@@ -965,7 +965,7 @@ def test_clients_in_chunks_give_the_same_run(monkeypatch):
     federation = planted("three")
     one = algorithm(local=cf.LocalSGD(5, 0.05, batch_size=20), eps1=0.1)
     whole = cf.run(one, federation, 30, progress=False)
-    monkeypatch.setattr(simulation, "CHUNK", 2)
+    monkeypatch.setattr(simulation, "MOST", 2)
     parts = cf.run(one, federation, 30, progress=False)
     assert torch.equal(whole.assignments, parts.assignments)
     torch.testing.assert_close(whole.models.flatten(), parts.models.flatten())

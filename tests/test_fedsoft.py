@@ -601,7 +601,7 @@ def test_results_do_not_depend_on_chunks(monkeypatch):
     federation = cf.populations.mixture_regression("linear", clients=9)
     algorithm = cf.FedSoft(Slow(10), 2, cf.LocalAdam(5, 0.05, 10), selected=4)
     whole = cf.run(algorithm, federation, 3)
-    monkeypatch.setattr(simulation, "CHUNK", 2)
+    monkeypatch.setattr(simulation, "MOST", 2)
     parts = cf.run(algorithm, federation, 3)
     torch.testing.assert_close(whole.models.flatten(), parts.models.flatten(), rtol=0, atol=1e-6)
     assert torch.equal(whole.assignments, parts.assignments)

@@ -20,6 +20,7 @@ LAYERS = [
     {"banks"},
     {"federation"},
     {"data", "models"},
+    {"backends"},
     {"populations", "local"},
     {"ifca", "cfl", "fedsoft", "baselines"},
     {"evaluation"},

@@ -378,7 +378,7 @@ def test_results_do_not_depend_on_how_many_clients_are_one_batch(monkeypatch, ki
     federation = a_federation(kind, dtype=torch.float32)
     algorithm = IFCA(architecture(kind), 3, LocalSGD(3, 0.1, 2), participation=0.8)
     whole = run(algorithm, federation, 4, seed=1)
-    monkeypatch.setattr(simulation, "CHUNK", chunk)
+    monkeypatch.setattr(simulation, "MOST", chunk)
     parts = run(algorithm, federation, 4, seed=1)
     assert torch.equal(parts.assignments, whole.assignments)
     assert close(parts.models.flatten(), whole.models.flatten(), 1e-6)

@@ -433,7 +433,7 @@ def test_chunks_join_several_models_a_client_in_order(monkeypatch):
     federation = ragged()
     algorithm = fedem(local=cf.LocalSGD(4, 0.05, 2))
     whole = cf.run(algorithm, federation, 2)
-    monkeypatch.setattr(simulation, "CHUNK", 4)
+    monkeypatch.setattr(simulation, "MOST", 4)
     parts = cf.run(algorithm, federation, 2)
     torch.testing.assert_close(whole.models.flatten(), parts.models.flatten(), rtol=0, atol=1e-12)
 

@@ -539,7 +539,7 @@ def test_training_loss_does_not_depend_on_the_chunk(monkeypatch):
     federation = planted()
     done = run(IFCA(LinearRegression(2), 2), federation, 2, progress=False)
     whole = simulation.training_loss(done, federation)
-    monkeypatch.setattr(simulation, "CHUNK", 3)
+    monkeypatch.setattr(simulation, "MOST", 3)
     assert simulation.training_loss(done, federation) == pytest.approx(whole, rel=1e-6)
 
 

@@ -1,0 +1,407 @@
+"""Backends: how the outputs and gradients of many models are computed at once.
+
+Every function takes a bank of b models and the data of b clients and gives what a plain loop over
+clients would give. Which of four ways is taken depends on the model, the solver and the device,
+never on the result: all agree up to rounding, and which one is fastest is measured in
+``benchmarks/``.
+
+* *written out*: :class:`~clusterfl_core.models.MLP` and
+  :class:`~clusterfl_core.models.LinearRegression` have their gradient here as a few products of
+  batches of matrices;
+* *Gram form* (:class:`Gram`): full-batch gradient descent of a network whose first layer is
+  linear, in n^2 instead of n d multiplications a step and unit;
+* *vmap*: any other model, vectorised over clients by ``torch.func``;
+* *loop*: one client after another, for convolutions on a CPU, where it is faster, and for models
+  that vmap cannot take.
+
+Examples
+--------
+Three clients, three models, one call; the second client holds one point only:
+
+>>> import torch
+>>> from clusterfl_core import backends, models
+>>> from clusterfl_core.banks import Bank
+>>> bank = Bank(models.LinearRegression(2), {"theta": torch.eye(3, 2)})
+>>> x, y = torch.ones(3, 2, 2), torch.ones(3, 2)
+>>> factors = torch.tensor([[0.5, 0.5], [1.0, 0.0], [0.5, 0.5]])
+>>> backends.gradients(bank, x, y, factors).tensors["theta"].tolist()
+[[0.0, 0.0], [0.0, 0.0], [-2.0, -2.0]]
+"""
+
+import copy
+import warnings
+
+import torch
+from torch import nn
+from torch.func import functional_call, vmap
+
+from clusterfl_core import models
+from clusterfl_core.banks import Bank
+
+_REFUSED = set()  # classes of models that vmap could not take
+
+
+def point_loss(model):
+    """The loss of each point that belongs to a model: its ``loss``, else cross-entropy."""
+    return getattr(model, "loss", models.cross_entropy)
+
+
+def outputs(bank, x):
+    """Outputs of b models, each on its own inputs.
+
+    Parameters
+    ----------
+    bank : Bank
+        b models.
+    x : Tensor [b, n, ...]
+
+    Returns
+    -------
+    Tensor [b, n, ...]
+    """
+    if _is_mlp(bank.model):
+        hidden = _affine(x.flatten(2), bank.tensors["hidden.weight"], bank.tensors["hidden.bias"])
+        return _affine(hidden.relu_(), bank.tensors["output.weight"], bank.tensors["output.bias"])
+    if _is_linear_regression(bank.model):
+        return _inner(x, bank.tensors["theta"])
+
+    def one(parameters, rows):
+        return functional_call(bank.model, parameters, (rows,))
+
+    def each():
+        parts = zip(*_rows(bank), x, strict=True)
+        return torch.stack([one(_named(bank, row), points) for *row, points in parts])
+
+    return _vectorised(bank, x, lambda: vmap(one)(bank.tensors, x), each)
+
+
+def shared_outputs(bank, x):
+    """Outputs of EVERY model at every point of every client.
+
+    Parameters
+    ----------
+    bank : Bank
+        k models.
+    x : Tensor [b, n, ...]
+
+    Returns
+    -------
+    Tensor [k, b, n, ...]
+    """
+    if begins_linear(bank.model):
+        return shared_outputs_after(bank, hidden_layer(bank, x))
+    if _is_linear_regression(bank.model):
+        return torch.stack([_inner(x, one.expand(len(x), -1)) for one in bank.tensors["theta"]])
+    parts = x if loops(bank.model, x.device) else x.flatten(0, 1)[None]
+    found = [
+        torch.cat([functional_call(bank.model, _named(bank, row), (part,)) for part in parts])
+        for row in zip(*_rows(bank), strict=True)
+    ]
+    return torch.stack(found).unflatten(1, x.shape[:2])
+
+
+def gradients(bank, x, y, factors):
+    """Gradient of sum_l factors_il f(theta_i; z_il) for each client i.
+
+    Parameters
+    ----------
+    bank : Bank
+        One model a client: b of them.
+    x, y : Tensor [b, n, ...], Tensor [b, n]
+    factors : Tensor [b, n]
+        0 where a point does not count; such a point may hold anything finite.
+
+    Returns
+    -------
+    Bank
+        b gradients.
+    """
+    if _is_linear_regression(bank.model):
+        theta = bank.tensors["theta"]
+        slopes = 2 * factors * (_inner(x, theta) - y)
+        return Bank(bank.model, {"theta": _inner(x.mT, slopes.to(theta))})
+    if _is_mlp(bank.model):
+        x = x.flatten(2)
+        weight = bank.tensors["hidden.weight"]
+        hidden = _affine(x, weight, bank.tensors["hidden.bias"])
+        slope, rest = _mlp_after(bank.tensors, hidden, y, factors)
+        first = {"hidden.weight": _product(slope.mT, x), "hidden.bias": slope.sum(1)}
+        return Bank(bank.model, {name: (first | rest)[name] for name in bank.tensors})
+    loss, names = point_loss(bank.model), list(bank.tensors)
+    counted = factors != 0
+
+    def total(found, y, factors, counted):
+        return torch.where(counted, loss(found, y) * factors, 0).sum()
+
+    def together():
+        leaves = bank.map(lambda tensor: tensor.detach().requires_grad_())
+
+        def one(parameters, rows):
+            return functional_call(bank.model, parameters, (rows,))
+
+        found = vmap(one)(leaves.tensors, x)
+        return torch.autograd.grad(total(found, y, factors, counted), list(leaves.tensors.values()))
+
+    def each():
+        answers = []
+        for i, row in enumerate(zip(*_rows(bank), strict=True)):
+            leaves = [tensor.detach().requires_grad_() for tensor in row]
+            own = counted[i]
+            if not own.any():
+                answers.append([torch.zeros_like(tensor) for tensor in row])
+                continue
+            found = functional_call(bank.model, _named(bank, leaves), (x[i][own],))
+            value = (loss(found, y[i][own]) * factors[i][own]).sum()
+            answers.append(torch.autograd.grad(value, leaves))
+        return [torch.stack(one) for one in zip(*answers, strict=True)]
+
+    found = _vectorised(bank, x, together, each)
+    return Bank(bank.model, dict(zip(names, found, strict=True)))
+
+
+def hidden_layer(bank, x):
+    """What the first layer of EVERY model says about every point, before its non-linearity.
+
+    Parameters
+    ----------
+    bank : Bank
+        k models with a first layer that is linear, see :func:`begins_linear`.
+    x : Tensor [b, n, ...]
+
+    Returns
+    -------
+    Tensor [b, n, k, h]
+    """
+    weight, bias = (bank.tensors[f"{bank.model.first}.{part}"] for part in ("weight", "bias"))
+    x = x.flatten(2)
+    found = _affine(x, weight.flatten(0, 1).expand(len(x), -1, -1), bias.flatten())
+    return found.unflatten(2, weight.shape[:2])
+
+
+def shared_outputs_after(bank, hidden):
+    """Outputs of every model from what its first layer says: [b, n, k, h] -> [k, b, n, ...]."""
+    after, found = _After(bank.model), []
+    for j, row in enumerate(zip(*_rows(bank), strict=True)):
+        if _is_mlp(bank.model):
+            weight, bias = bank.tensors["output.weight"][j], bank.tensors["output.bias"][j]
+            wide = weight.expand(len(hidden), -1, -1)
+            found.append(_affine(hidden[:, :, j].relu(), wide, bias))
+        else:
+            flat = hidden[:, :, j].flatten(0, 1)
+            answer = functional_call(after, _named(bank, row, "model."), (flat,))
+            found.append(answer.unflatten(0, hidden.shape[:2]))
+    return torch.stack(found)
+
+
+def begins_linear(model):
+    """Whether a model says that its first layer is linear.
+
+    Such a model has an attribute ``first``, the name of an ``nn.Linear`` with a bias that is
+    applied to the flattened inputs, and a method ``after`` that makes the outputs of what that
+    layer says: forward(x) = after(first(x)). A subclass that changes ``forward`` alone is not
+    believed.
+    """
+    kinds = [kind for kind in type(model).__mro__ if {"forward", "after"} & set(vars(kind))]
+    return hasattr(model, "first") and {"forward", "after"} <= set(vars(kinds[0]))
+
+
+def gram_pays(model, points, steps):
+    """Whether the Gram form needs fewer multiplications than plain descent.
+
+    Counted for the first layer with d inputs and h units: plain descent needs 2 n d h a step (there
+    and back), the Gram form n^2 d once, n^2 h for each step but the last, and n d h for the first
+    forward pass and once more at the end.
+    """
+    if not begins_linear(model):
+        return False
+    h, d = getattr(model, model.first).weight.shape
+    return points**2 * (d + (steps - 1) * h) + 2 * points * d * h < steps * 2 * points * d * h
+
+
+def gram_descent(bank, rows, x, y, factors, steps, rate, hidden=None):
+    """Full-batch gradient descent of b networks whose first layer is linear, in Gram form.
+
+    With D_t the slope of the loss at what the first layer says, Z = X W' + 1 b', a step of gradient
+    descent is W <- W - gamma D' X and b <- b - gamma D' 1. So Z moves by
+
+        Z <- Z - gamma (X X' + 1 1') D,
+
+    for which W is not needed: K = X X' is computed once, each step costs n^2 h, and W is formed
+    once at the end from the sum of all D. The numbers are those of plain descent up to rounding.
+
+    Parameters
+    ----------
+    bank : Bank
+        Models that :func:`begins_linear`.
+    rows : LongTensor [b]
+        Which of them each client starts from.
+    x, y, factors
+        As in :func:`gradients`.
+    steps : int
+        tau.
+    rate : float
+        gamma.
+    hidden : Tensor [b, n, h], optional
+        Z at the start, where it is known already. It is overwritten.
+
+    Returns
+    -------
+    Bank
+        Where each client ends.
+    """
+    x, names = x.flatten(2), [f"{bank.model.first}.{part}" for part in ("weight", "bias")]
+    weight, bias = (bank.tensors[name] for name in names)
+    rest = {name: tensor[rows] for name, tensor in bank.tensors.items() if name not in names}
+    if hidden is None:
+        hidden = _affine(x, weight[rows], bias[rows])
+    kernel, total = _product(x, x.mT).add_(1), torch.zeros_like(hidden)
+    for step in range(steps):
+        slope, slopes = _after_slopes(bank.model, rest, hidden, y, factors)
+        rest = {name: tensor - rate * slopes[name] for name, tensor in rest.items()}
+        total += slope
+        if step < steps - 1:
+            _plus_product(hidden, kernel, slope, -rate)
+    moved = _product(total.mul_(-rate).mT, x)
+    for one, row in zip(moved, rows.tolist(), strict=True):
+        one += weight[row]  # one after another: a copy of all starting weights would cost more
+    first = {names[0]: moved, names[1]: bias[rows] + total.sum(1)}
+    return Bank(bank.model, {name: (first | rest)[name] for name in bank.tensors})
+
+
+def _after_slopes(model, rest, hidden, y, factors):
+    """Slope at the first layer's answer, and the gradients of all other layers by name."""
+    if _is_mlp(model):
+        return _mlp_after(rest, hidden, y, factors)
+    loss, after = point_loss(model), _After(model)
+    leaves = {f"model.{name}": t.detach().requires_grad_() for name, t in rest.items()}
+    hidden = hidden.detach().requires_grad_()
+
+    def one(parameters, rows):
+        return functional_call(after, parameters, (rows,))
+
+    points = loss(vmap(one)(leaves, hidden), y)
+    total = torch.where(factors != 0, points * factors, 0).sum()
+    slope, *others = torch.autograd.grad(total, [hidden, *leaves.values()])
+    return slope, dict(zip(rest, others, strict=True))
+
+
+class _After(nn.Module):
+    """A model without its first layer."""
+
+    def __init__(self, model):
+        super().__init__()
+        self.model = model
+
+    def forward(self, hidden):
+        return self.model.after(hidden)
+
+
+def _mlp_after(tensors, hidden, y, factors):
+    """The same for the MLP, written out: ReLU, a linear layer, cross-entropy."""
+    weight, active = tensors["output.weight"], hidden.relu()
+    # Classes before points: the softmax is then vectorised over points, many times faster.
+    guess = _product(weight, active.mT).add_(tensors["output.bias"][..., None]).softmax(1)
+    guess.scatter_add_(1, y[:, None], guess.new_full((), -1).expand(len(y), 1, y.shape[1]))
+    guess.mul_(factors.to(guess)[:, None])
+    slope = torch.ops.aten.threshold_backward(_product(guess.mT, weight), hidden, 0)
+    return slope, {"output.weight": _product(guess, active), "output.bias": guess.sum(2)}
+
+
+def activations(model, x):
+    """How many numbers the layers of a model say for the points x [n, ...]: an int."""
+    said, model = [], copy.deepcopy(model).to(x)
+    for part in model.modules():
+        if not list(part.children()):
+            part.register_forward_hook(lambda _part, _x, found: said.append(found.numel()))
+    with torch.no_grad():
+        model(x)
+    return sum(said)
+
+
+# ---------------------------------------------------------------- products of batches
+
+
+def _pair(one, *tensors):
+    """Apply a product of batches to at least two clients.
+
+    The BLAS takes another path for a batch of one, which rounds otherwise; a client must compute
+    the same alone and among others.
+    """
+    if len(tensors[0]) != 1:
+        return one(*tensors)
+    return one(*(tensor.expand(2, *tensor.shape[1:]) for tensor in tensors))[:1]
+
+
+def _product(a, b):
+    """Products of b pairs of matrices."""
+    return _pair(torch.bmm, a, b)
+
+
+def _inner(a, b):
+    """Products of b matrices with a vector each: a [b, n, d], b [b, d].
+
+    Twice the vector makes a matrix: for a vector alone the BLAS rounds by the place in memory.
+    """
+    return _product(a, b[:, :, None].repeat(1, 1, 2))[..., 0]
+
+
+def _plus_product(base, a, b, factor):
+    """Add factor * a b to base in place, for b triples of matrices."""
+    if len(base) != 1:
+        base.baddbmm_(a, b, alpha=factor)
+    else:
+        base.copy_(_pair(lambda *parts: torch.baddbmm(*parts, alpha=factor), base, a, b))
+
+
+def _affine(x, weight, bias):
+    """X W' + b for b clients: x [b, n, d], weight [b, h, d], bias [b, h] or [h]."""
+    return _product(x, weight.mT).add_(bias[..., None, :])
+
+
+# ---------------------------------------------------------------- which way
+
+
+def _is_mlp(model):
+    return type(model) is models.MLP and point_loss(model) is models.cross_entropy
+
+
+def _is_linear_regression(model):
+    """Whether a subclass has left prediction and loss as they are."""
+    plain = models.LinearRegression
+    return getattr(type(model), "forward", None) is plain.forward and model.loss is plain.loss
+
+
+def loops(model, device):
+    """Whether the models of a bank are taken one after another.
+
+    So it is on a CPU for convolutions: a bank of them becomes one grouped convolution, which is
+    slow there. On a GPU the bank is faster.
+    """
+    if type(model) in _REFUSED:
+        return True
+    convolves = any(isinstance(part, nn.Conv2d) for part in model.modules())
+    return convolves and torch.device(device).type == "cpu"
+
+
+def _vectorised(bank, x, together, each):
+    if loops(bank.model, x.device):
+        return each()
+    try:
+        return together()
+    except Exception as error:  # vmap refuses in many ways; a fault of the model itself shows below
+        found, kind = each(), type(bank.model)
+        _REFUSED.add(kind)
+        warnings.warn(
+            f"{kind.__name__} cannot be vectorised over clients, so one client is computed after "
+            f"another, which is slower: {str(error).splitlines()[0][:150]}",
+            stacklevel=2,
+        )
+        return found
+
+
+def _rows(bank):
+    return [tensor.unbind(0) for tensor in bank.tensors.values()]
+
+
+def _named(bank, row, prefix=""):
+    return {f"{prefix}{name}": tensor for name, tensor in zip(bank.tensors, row, strict=True)}
