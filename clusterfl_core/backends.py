@@ -338,11 +338,8 @@ def _product(a, b):
 
 
 def _inner(a, b):
-    """Products of b matrices with a vector each: a [b, n, d], b [b, d].
-
-    Twice the vector makes a matrix: for a vector alone the BLAS rounds by the place in memory.
-    """
-    return _product(a, b[:, :, None].repeat(1, 1, 2))[..., 0]
+    """Products of b matrices with a vector each: a [b, n, d], b [b, d]."""
+    return _product(a, b[:, :, None])[..., 0]
 
 
 def _plus_product(base, a, b, factor):

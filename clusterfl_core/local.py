@@ -313,12 +313,14 @@ class LocalSolver:
         ]
         rows = torch.nn.utils.rnn.pad_sequence(drawn, batch_first=True, padding_value=-1)
         rows = rows.to(x.device)
-        client = torch.arange(len(clients), device=x.device)[:, None]
-        for chosen in rows.unbind(1):
-            index = chosen.clamp(min=0)
-            parts = (part[client, index] for part in (x, clients.y, *extra))
-            x_step, y_step, *more = parts
-            yield x_step, y_step, chosen >= 0, *more
+        first = (torch.arange(len(clients), device=x.device) * x.shape[1])[:, None, None]
+        flat = [part.flatten(0, 1) for part in (x, clients.y, *extra)]
+        # Points are gathered for about one pass at a time: few large copies, never more than the
+        # data itself.
+        for some in rows.split(max(1, x.shape[1] // self.batch_size), dim=1):
+            index, real = (first + some.clamp(min=0)).transpose(0, 1), (some >= 0).transpose(0, 1)
+            xs, ys, *more = (part[index] for part in flat)
+            yield from zip(xs, ys, real, *more, strict=True)
 
     def draw(self, count, source):
         """Rows of the points of each step, [steps, B]; -1 fills the last batch of a pass."""
@@ -375,11 +377,13 @@ class LocalAdam(LocalSolver):
 
     def move(self, bank, slopes, memory, rate, count):
         """One step: theta - gamma m / (sqrt(v) + epsilon), m and v corrected for starting at 0."""
-        first = memory[0].map(lambda m, g: 0.9 * m + 0.1 * g, slopes)
-        second = memory[1].map(lambda v, g: 0.999 * v + 0.001 * g * g, slopes)
+        moments = (part.tensors.values() for part in (*memory, slopes))
+        for m, v, g in zip(*moments, strict=True):
+            m.mul_(0.9).add_(g, alpha=0.1)
+            v.mul_(0.999).addcmul_(g, g, value=0.001)
 
         def step(theta, m, v):
-            spread = (v / (1 - 0.999**count)).sqrt() + 1e-8
-            return theta - rate / (1 - 0.9**count) * m / spread
+            spread = (v / (1 - 0.999**count)).sqrt_().add_(1e-8)
+            return theta - (m / spread).mul_(rate / (1 - 0.9**count))
 
-        return bank.map(step, first, second), (first, second)
+        return bank.map(step, *memory), memory
