@@ -29,7 +29,9 @@ Three clients, three models, one call; the second client holds one point only:
 """
 
 import copy
+import threading
 import warnings
+import weakref
 
 import torch
 from torch import nn
@@ -38,6 +40,7 @@ from torch.func import functional_call, vmap
 from clusterfl_core import models
 from clusterfl_core.banks import Bank
 
+_COPIES = threading.local()
 _REFUSED = set()  # classes of models that vmap could not take
 
 
@@ -66,7 +69,7 @@ def outputs(bank, x):
         return _inner(x, bank.tensors["theta"])
 
     def one(parameters, rows):
-        return functional_call(bank.model, parameters, (rows,))
+        return functional_call(_own(bank.model), parameters, (rows,))
 
     def each():
         parts = zip(*_rows(bank), x, strict=True)
@@ -94,7 +97,7 @@ def shared_outputs(bank, x):
         return torch.stack([_inner(x, one.expand(len(x), -1)) for one in bank.tensors["theta"]])
     parts = x if loops(bank.model, x.device) else x.flatten(0, 1)[None]
     found = [
-        torch.cat([functional_call(bank.model, _named(bank, row), (part,)) for part in parts])
+        torch.cat([functional_call(_own(bank.model), _named(bank, row), (part,)) for part in parts])
         for row in zip(*_rows(bank), strict=True)
     ]
     return torch.stack(found).unflatten(1, x.shape[:2])
@@ -137,20 +140,21 @@ def gradients(bank, x, y, factors):
         leaves = bank.map(lambda tensor: tensor.detach().requires_grad_())
 
         def one(parameters, rows):
-            return functional_call(bank.model, parameters, (rows,))
+            return functional_call(_own(bank.model), parameters, (rows,))
 
         found = vmap(one)(leaves.tensors, x)
         return torch.autograd.grad(total(found, y, factors, counted), list(leaves.tensors.values()))
 
     def each():
         answers = []
+        real = counted.sum(1).tolist()
         for i, row in enumerate(zip(*_rows(bank), strict=True)):
-            leaves = [tensor.detach().requires_grad_() for tensor in row]
-            own = counted[i]
-            if not own.any():
+            if not real[i]:
                 answers.append([torch.zeros_like(tensor) for tensor in row])
                 continue
-            found = functional_call(bank.model, _named(bank, leaves), (x[i][own],))
+            own = slice(None) if real[i] == counted.shape[1] else counted[i]
+            leaves = [tensor.detach().requires_grad_() for tensor in row]
+            found = functional_call(_own(bank.model), _named(bank, leaves), (x[i][own],))
             value = (loss(found, y[i][own]) * factors[i][own]).sum()
             answers.append(torch.autograd.grad(value, leaves))
         return [torch.stack(one) for one in zip(*answers, strict=True)]
@@ -180,7 +184,7 @@ def hidden_layer(bank, x):
 
 def shared_outputs_after(bank, hidden):
     """Outputs of every model from what its first layer says: [b, n, k, h] -> [k, b, n, ...]."""
-    after, found = _After(bank.model), []
+    after, found = _After(_own(bank.model)), []
     for j, row in enumerate(zip(*_rows(bank), strict=True)):
         if _is_mlp(bank.model):
             weight, bias = bank.tensors["output.weight"][j], bank.tensors["output.bias"][j]
@@ -272,7 +276,7 @@ def _after_slopes(model, rest, hidden, y, factors):
     """Slope at the first layer's answer, and the gradients of all other layers by name."""
     if _is_mlp(model):
         return _mlp_after(rest, hidden, y, factors)
-    loss, after = point_loss(model), _After(model)
+    loss, after = point_loss(model), _After(_own(model))
     leaves = {f"model.{name}": t.detach().requires_grad_() for name, t in rest.items()}
     hidden = hidden.detach().requires_grad_()
 
@@ -394,6 +398,21 @@ def _vectorised(bank, x, together, each):
             stacklevel=2,
         )
         return found
+
+
+def _own(model):
+    """The model, or in a thread that is not the first a copy of the thread's own.
+
+    ``functional_call`` puts the parameters into the module while it runs, so two threads must not
+    share one.
+    """
+    if threading.current_thread() is threading.main_thread():
+        return model
+    if not hasattr(_COPIES, "of"):
+        _COPIES.of = weakref.WeakKeyDictionary()
+    if model not in _COPIES.of:
+        _COPIES.of[model] = copy.deepcopy(model)
+    return _COPIES.of[model]
 
 
 def _rows(bank):

@@ -315,10 +315,22 @@ def test_a_client_computes_the_same_bits_alone_and_among_others(monkeypatch, nam
             assert torch.equal(parts.assignments, whole.assignments)
 
 
+class Tanh(nn.Module):
+    """A network that only vmap serves."""
+
+    def __init__(self):
+        super().__init__()
+        self.one, self.two = nn.Linear(64, 6), nn.Linear(6, 10)
+
+    def forward(self, x):
+        return self.two(torch.tanh(self.one(x.flatten(1))))
+
+
+@pytest.mark.parametrize("model", [models.MLP(64, 5, 10), Tanh(), models.CFLConvNet(1, 8, 10)])
 @pytest.mark.parametrize("name", ["IFCA", "CFL"])
-def test_cores_compute_the_same_bits_as_one(monkeypatch, name):
+def test_cores_compute_the_same_bits_as_one(monkeypatch, name, model):
     federation = cf.populations.rotated("digits", clients=8, clusters=4)
-    algorithm = ALGORITHMS[name](models.MLP(64, 5, 10), SOLVERS["full"])
+    algorithm = ALGORITHMS[name](model, SOLVERS["batches"])
     monkeypatch.setattr(simulation, "MOST", 1)
     one = cf.run(algorithm, federation, 3)
     try:
