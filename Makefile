@@ -5,7 +5,7 @@ PRESET ?= paper
 SEEDS ?= 0
 HOUSE = $(PYTHON) tools/house.py
 
-.PHONY: help book test test-colab results serve repository clean
+.PHONY: help book test test-colab results bench serve repository clean
 help: ## Say what each target does
 	@sed -n 's/^\([a-z-]*\):.*## /make \1: /p' Makefile
 
@@ -20,6 +20,9 @@ test-colab: ## Run each notebook alone, from the built wheel, as on Colab
 
 results: ## Run a chapter's long experiments, store what is missing: CHAPTER=… SEEDS="0 1 2"
 	@$(HOUSE) results "$(CHAPTER)" --preset "$(PRESET)" --seeds $(SEEDS) --only "$(ONLY)"
+
+bench: ## Measure the library against plain loops: THREADS=1, default all
+	@$(HOUSE) bench $(if $(THREADS),--threads "$(THREADS)")
 
 serve: ## Serve the built book on this machine: PORT=8000
 	@$(HOUSE) serve $(PORT)

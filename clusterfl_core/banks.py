@@ -18,7 +18,6 @@ Examples
 
 import copy
 from dataclasses import dataclass
-from functools import partial
 
 import torch
 from torch import nn
@@ -148,7 +147,7 @@ class Bank:
         return self.map(lambda tensor: torch.tensordot(shares.to(tensor), tensor, dims=1)[None])
 
     def sums(self, groups, count, weights=None, onto=None):
-        """Sums of the models of each group, in float64.
+        """Sums of the models of each group, in the widest floating type of their device.
 
         On a CPU the models are added one after another in their order, so the sums do not depend
         on how the models were cut into parts. On a GPU a matrix product adds them, faster and in
@@ -171,8 +170,12 @@ class Bank:
             ``count`` sums.
         """
         if onto is None:
-            zeros = partial(torch.zeros, dtype=torch.float64)
-            onto = self.map(lambda t: zeros(count, *t.shape[1:], device=t.device))
+
+            def zeros(tensor):
+                shape = (count, *tensor.shape[1:])
+                return torch.zeros(shape, dtype=widest(tensor.device), device=tensor.device)
+
+            onto = self.map(zeros)
         for name, tensor in self.tensors.items():
             total = onto.tensors[name]
             if tensor.device.type != "cpu":
@@ -214,6 +217,17 @@ class Bank:
         """Bytes of the parameters of one model, or of those with these names only."""
         counted = self.tensors.values() if names is None else [self.tensors[n] for n in names]
         return sum(tensor[0].numel() * tensor.element_size() for tensor in counted)
+
+
+def fitted(tensor, device):
+    """A tensor on a device; float64 becomes float32 on Apple's MPS, which has no wider type."""
+    narrow = tensor.dtype == torch.float64 and widest(device) != torch.float64
+    return tensor.to(device, torch.float32) if narrow else tensor.to(device)
+
+
+def widest(device):
+    """The widest floating type of a device: float64, but float32 on Apple's MPS."""
+    return torch.float32 if torch.device(device).type == "mps" else torch.float64
 
 
 def finite(bank):

@@ -26,7 +26,7 @@ from sklearn.cluster import KMeans
 from torch import nn
 
 from clusterfl_core import local
-from clusterfl_core.banks import Bank
+from clusterfl_core.banks import Bank, widest
 from clusterfl_core.federation import INITIALIZATION, Jobs, Replies, generator, participants
 from clusterfl_core.local import LocalSGD, LocalSolver
 
@@ -398,7 +398,7 @@ class FedEM:
         table = local.point_loss_table(jobs.bank, clients)
         q, evidence = responsibilities(table, jobs.values["mixture"])
         mask, b = clients.mask(), len(clients)
-        mixture = torch.stack([local.masked_mean(one.to(torch.float64), mask) for one in q], 1)
+        mixture = torch.stack([local.masked_mean(one.to(widest(one.device)), mask) for one in q], 1)
         trained = [
             self.local.train(
                 jobs.bank.take([j] * b), clients, (jobs.seed, jobs.round), weights=q[j]

@@ -29,7 +29,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import torch
 
-from clusterfl_core.banks import Bank, finite
+from clusterfl_core.banks import Bank, finite, fitted
 
 # Streams of random numbers: the first word of a key, so that two uses never share numbers.
 INITIALIZATION, PARTICIPATION, BATCHES, POPULATION, SELECTION = range(5)
@@ -151,7 +151,7 @@ class Clients:
 
     def to(self, device):
         """The same clients on another device."""
-        return Clients(*(t.to(device) for t in (self.x, self.y, self.counts, self.ids)))
+        return Clients(*(fitted(t, device) for t in (self.x, self.y, self.counts, self.ids)))
 
     def inputs(self, dtype=torch.float32):
         """X as numbers a model takes: bytes become fractions in [0, 1], floats change dtype."""
@@ -303,7 +303,7 @@ class Jobs:
     def to(self, device):
         """The same jobs with the models on another device."""
         kept = self.kept.to(device) if self.kept else None
-        values = {name: value.to(device) for name, value in self.values.items()}
+        values = {name: fitted(value, device) for name, value in self.values.items()}
         bank, models = self.bank.to(device), self.models.to(device)
         return replace(self, bank=bank, models=models, kept=kept, values=values)
 

@@ -33,7 +33,7 @@ import torch
 from torch import nn
 
 from clusterfl_core import local
-from clusterfl_core.banks import Bank
+from clusterfl_core.banks import Bank, widest
 from clusterfl_core.federation import INITIALIZATION, SELECTION, Jobs, Replies, generator
 from clusterfl_core.local import LocalAdam, LocalSolver
 
@@ -59,7 +59,7 @@ def estimate_importance(bank, clients, smoother):
     """
     best, mask = local.point_loss_table(bank, clients).argmin(0), clients.mask()
     counts = torch.stack([((best == j) & mask).sum(1) for j in range(len(bank))], 1)
-    return (counts.to(torch.float64) / clients.counts[:, None]).clamp(min=smoother)
+    return (counts.to(widest(counts.device)) / clients.counts[:, None]).clamp(min=smoother)
 
 
 def aggregation_weights(importance, counts):

@@ -32,6 +32,7 @@ import torch
 
 from clusterfl_core import backends
 from clusterfl_core.backends import outputs
+from clusterfl_core.banks import widest
 from clusterfl_core.federation import BATCHES, generator
 
 
@@ -130,7 +131,7 @@ def _means(table, clients):
 def accuracies(bank, clients):
     """Fraction of its points that each client's own model classifies right: Tensor [b]."""
     guesses = outputs(bank, clients.inputs(bank.dtype)).argmax(-1)
-    return masked_mean((guesses == clients.y).to(torch.float64), clients.mask())
+    return masked_mean((guesses == clients.y).to(widest(guesses.device)), clients.mask())
 
 
 def gradients(bank, x, y, mask, weights=None):

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
+from clusterfl_core import banks
 from clusterfl_core.banks import Bank
 from clusterfl_core.federation import generator
 from clusterfl_core.local import outputs
@@ -198,3 +199,11 @@ def test_tensors_that_are_not_the_models_are_refused():
         Bank(model, {"weight": torch.ones(4, 2)})
     with pytest.raises(ValueError, match="same number of rows"):
         Bank(nn.Linear(2, 1), {"weight": torch.ones(4, 1, 2), "bias": torch.ones(3, 1)})
+
+
+def test_numbers_take_the_widest_type_of_a_device():
+    assert banks.widest("cpu") == banks.widest("cuda") == torch.float64
+    assert banks.widest("mps") == torch.float32
+    numbers = torch.ones(2, dtype=torch.float64)
+    assert banks.fitted(numbers, "cpu").dtype == torch.float64
+    assert banks.fitted(torch.ones(2).to(torch.uint8), "cpu").dtype == torch.uint8

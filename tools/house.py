@@ -206,6 +206,13 @@ def results(chapter: str, preset: str, seeds: list[str], only: str = "", root: P
     os.execv(PYTHON, command)  # one process, so that whoever stops it stops the work
 
 
+def bench(threads: int) -> None:
+    """Measure the library against plain loops on this machine, and print one table."""
+    setup()
+    os.environ["OMP_NUM_THREADS"] = str(threads)
+    python("benchmarks/run.py", "--threads", threads)
+
+
 # ---------------------------------------------------------------- tests
 
 
@@ -352,6 +359,9 @@ def main() -> None:
     stored.add_argument("--seeds", nargs="*", default=["0"], help="0 unless given")
     stored.add_argument("--only", default="", help="one experiment; all of them unless given")
     stored.set_defaults(action=results)
+    measured = commands.add_parser("bench", help=bench.__doc__)
+    measured.add_argument("--threads", type=int, default=os.cpu_count())
+    measured.set_defaults(action=bench)
     named = commands.add_parser("repository", help=repository.__doc__)
     named.add_argument("url")
     named.set_defaults(action=repository)
