@@ -180,21 +180,8 @@ def run(algorithm, federation, rounds, *, seed=0, device="auto", progress=True, 
     Diverged
         If a loss or a model became infinite or NaN.
     """
-    if not isinstance(rounds, Integral) or rounds < 1:
-        raise ValueError(f"rounds must be a whole number of at least 1, got {rounds!r}")
-    if not isinstance(seed, Integral) or seed < 0:
-        raise ValueError(f"seed must be a whole number, not negative, got {seed!r}")
     device = _device(device)
-    most = getattr(algorithm, "resample", None)
-    if most is not None and rounds > most:
-        raise ValueError(
-            f"rounds must be at most {most}, for which resample={most} has fresh points, "
-            f"got {rounds}"
-        )
-    data = federation.fingerprint()
-    done = Run(algorithm, seed, data, algorithm.init(federation, seed), [])
-    if checkpoint is not None and Path(checkpoint).exists():
-        done = _resume(checkpoint, done, rounds)
+    done = begin(algorithm, federation, rounds, seed, checkpoint)
     bar = tqdm(
         total=rounds,
         initial=done.state.round,
@@ -205,12 +192,35 @@ def run(algorithm, federation, rounds, *, seed=0, device="auto", progress=True, 
         disable=not (progress and _somebody_watches()),
     )
     clients = _placed(federation.train, device)
+
+    def trip(state):
+        return round_trip(algorithm, state, clients, device, keep=False)
+
     with bar:
         while done.state.round < rounds:
-            done = _one_more(done, federation, clients, device)
+            done = one_more(done, federation, trip)
             if checkpoint is not None:
                 done.save(checkpoint)
             bar.update()
+    return done
+
+
+def begin(algorithm, federation, rounds, seed=0, checkpoint=None):
+    """A run of no rounds, or the one that a checkpoint holds; arguments as in :func:`run`."""
+    if not isinstance(rounds, Integral) or rounds < 1:
+        raise ValueError(f"rounds must be a whole number of at least 1, got {rounds!r}")
+    if not isinstance(seed, Integral) or seed < 0:
+        raise ValueError(f"seed must be a whole number, not negative, got {seed!r}")
+    most = getattr(algorithm, "resample", None)
+    if most is not None and rounds > most:
+        raise ValueError(
+            f"rounds must be at most {most}, for which resample={most} has fresh points, "
+            f"got {rounds}"
+        )
+    data = federation.fingerprint()
+    done = Run(algorithm, seed, data, algorithm.init(federation, seed), [])
+    if checkpoint is not None and Path(checkpoint).exists():
+        done = _resume(checkpoint, done, rounds)
     return done
 
 
@@ -342,7 +352,7 @@ def _in_order(work, chunks, device):
     a core waits to be taken.
     """
     cores = torch.get_num_threads() if torch.device(device).type == "cpu" else 1
-    if cores == 1 or len(chunks) == 1:
+    if cores == 1:
         yield from map(work, chunks)
         return
     try:
@@ -377,11 +387,26 @@ def free_memory(device="cpu"):
         return 4 * 2**30
 
 
-def _one_more(done, federation, clients, device):
+def one_more(done, federation, trip):
+    """A run and one round more.
+
+    Parameters
+    ----------
+    done : Run
+    federation : Federation or None
+        What the models are scored on; None where nobody has all data, then they are not.
+    trip : callable
+        From a state to the next state, the jobs and the replies, as :func:`round_trip`.
+
+    Raises
+    ------
+    Diverged
+        If a loss or a model became infinite or NaN.
+    """
     started, down, up = time.perf_counter(), 0, 0
     state = done.state
     while state.round == done.state.round:
-        state, jobs, replies = round_trip(done.algorithm, state, clients, device, keep=False)
+        state, jobs, replies = trip(state)
         sent, answered = wire.traffic(jobs, replies)
         down, up = down + sent, up + answered
     losses = replies.values["loss"]
@@ -396,13 +421,14 @@ def _one_more(done, federation, clients, device):
             f"{done.state.round} is in this error's .run",
             done,
         )
-    quality = evaluation.score(done.algorithm, state, federation)
     record = {"round": state.round, "train_loss": float(losses.mean()), "clients": len(losses)}
-    record["accuracy" if federation.classes else "error"] = float(quality.mean())
-    if federation.clusters is not None:
-        found = evaluation.hard(state.assignments)
-        found = evaluation.identity_accuracy(found, federation.clusters)
-        record["identity_accuracy"] = found
+    if federation is not None:
+        quality = evaluation.score(done.algorithm, state, federation)
+        record["accuracy" if federation.classes else "error"] = float(quality.mean())
+        if federation.clusters is not None:
+            found = evaluation.hard(state.assignments)
+            found = evaluation.identity_accuracy(found, federation.clusters)
+            record["identity_accuracy"] = found
     if hasattr(state, "empty"):
         record["empty"] = int((state.empty > 0).sum())
     record |= {"bytes_down": down, "bytes_up": up, "seconds": time.perf_counter() - started}

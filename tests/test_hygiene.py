@@ -24,8 +24,8 @@ LAYERS = [
     {"populations", "local"},
     {"ifca", "cfl", "fedsoft", "baselines"},
     {"evaluation"},
-    {"simulation", "flower"},
-    {"results", "trials"},
+    {"simulation"},
+    {"results", "trials", "flower"},
     {"plotting", "interactive"},
 ]
 

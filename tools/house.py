@@ -16,6 +16,7 @@ import shutil
 import subprocess
 import sys
 import time
+import tomllib
 import venv
 from collections.abc import Iterator
 from pathlib import Path
@@ -249,7 +250,7 @@ def test() -> None:
         run(*check, "vendor.github-workflows", *workflows)
         run(*check, "vendor.citation-file-format", "CITATION.cff")
     with step("Library and house"):
-        python("-m", "pytest", "tests", "-m", "not pages and not colab")
+        python("-m", "pytest", "tests", "-m", "not pages and not colab and not deployment")
     with step("Every notebook runs"):
         python("-m", "pytest", *NBVAL_OPTIONS, *notebooks())
     build()
@@ -262,6 +263,34 @@ def test_colab() -> None:
     setup()
     with step("Notebooks alone, from the wheel"):
         python("-m", "pytest", "tests/test_colab.py")
+
+
+def test_deployment() -> None:
+    """Run the tests that need Flower, in an environment of its own on top of `.venv`.
+
+    Flower wants some of the book's packages in other versions, so it cannot live in `.venv`.
+    """
+    setup()
+    folder = ROOT / ".venv-flower"
+    own = folder / PYTHON.relative_to(VENV)
+    stamp = folder / "installed"
+    if not stamp.exists() or stamp.read_text() != installed_key():
+        with step("Installing Flower in .venv-flower"):
+            venv.create(folder, with_pip=True, clear=True)
+            site = "import sysconfig; print(sysconfig.get_path('purelib'))"
+            below, above = (
+                subprocess.run([p, "-c", site], capture_output=True, text=True, check=True).stdout
+                for p in (PYTHON, own)
+            )
+            line = f"import site; site.addsitedir({below.strip()!r})\n"
+            (Path(above.strip()) / "book.pth").write_text(line)
+            project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+            (needed,) = project["project"]["optional-dependencies"]["flower"]
+            needed = needed.replace("flwr", "flwr[simulation]")
+            run(own, "-m", "pip", "install", "-q", "--disable-pip-version-check", needed)
+            stamp.write_text(installed_key())
+    with step("Flower"):
+        run(own, "-m", "pytest", "tests/test_flower.py", "tests/test_flower_deployment.py")
 
 
 # ---------------------------------------------------------------- the repository's address
@@ -347,7 +376,7 @@ def main() -> None:
     """Run the subcommand named on the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     commands = parser.add_subparsers(dest="command", required=True)
-    for action in (setup, book, test, test_colab, sync):
+    for action in (setup, book, test, test_colab, test_deployment, sync):
         name = action.__name__.replace("_", "-")
         commands.add_parser(name, help=action.__doc__.splitlines()[0]).set_defaults(action=action)
     served = commands.add_parser("serve", help=serve.__doc__)

@@ -1,0 +1,691 @@
+"""The same algorithms in Flower: a server and clients that are separate programs.
+
+Flower (https://flower.ai) carries messages between a server and clients on other machines. Here is
+what an algorithm of this library needs to be carried, and nothing of any algorithm: the server
+plans and absorbs, each client does the same ``client_step`` that :func:`clusterfl_core.run` does
+for many clients at once, on a batch of one.
+
+* :func:`server_app` and :func:`client_app` make Flower's two programs. They alone need the package
+  ``flwr``: ``pip install "clusterfl_core[flower]"``.
+* :func:`serve` is the server's loop, :func:`work` the client's answer. They talk of *parcels*
+  (plain dicts of arrays and numbers) and can be run without Flower.
+* :func:`commands` says how to start the programs, on this machine or over TLS.
+
+What travels: a client is first asked how many points it holds. In each round trip it is sent the
+models that ``plan`` chose for it, all parameters of a model as one row, and numbers it found
+before. It answers with models and numbers. A model that a client kept is not sent again: the server
+names it by a hash, and a client that lost it says so and is sent it anew.
+
+A client that is away, raises, or sends what cannot be averaged is left out of the round trip, and
+the round's record says who and why. What is finite and of the right form is believed: this is no
+defence against clients that lie.
+
+Examples
+--------
+A network of two clients that is a dict, to show all that a network must do:
+
+>>> import torch
+>>> import clusterfl_core as cf
+>>> theta = torch.tensor([[3.0, 0.0], [-3.0, 0.0]])
+>>> federation = cf.populations.regression(theta, clients=2, points=20, noise=0.1)
+>>> settings = cf.IFCA(cf.models.LinearRegression(2), clusters=2, local=cf.LocalSGD(5, 0.1))
+>>> class Dict:
+...     def nodes(self):
+...         return [7, 8]
+...     def ask(self, kind, parcels, timeout):
+...         return {node: self.one(node - 7, kind, parcel) for node, parcel in parcels.items()}
+...     def one(self, client, kind, parcel):
+...         own = federation.train.take([client])
+...         return work(settings, own, parcel, {}) if kind == "train" else hello(settings, own)
+>>> far = serve(Dict(), settings, rounds=3, clients=2)
+>>> near = cf.run(settings, federation, rounds=3)
+>>> torch.equal(far.models.flatten(), near.models.flatten())
+True
+"""
+
+import hashlib
+import ipaddress
+import math
+import time
+from collections import Counter
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import torch
+from torch.nn.functional import pad
+
+from clusterfl_core import simulation
+from clusterfl_core.banks import Bank
+from clusterfl_core.federation import Jobs, Replies
+
+KINDS = {str(kind)[6:]: kind for kind in (torch.float32, torch.float64, torch.int64, torch.bool)}
+KEPT = "kept"  # the name of the one array that a client remembers
+
+# ---------------------------------------------------------------- parcels
+
+
+def rows_of(bank, names=None):
+    """The parameters with these names (default: all) of each model as one row: ndarray [k, p]."""
+    names = bank.tensors if names is None else names
+    return torch.cat([bank.tensors[name].flatten(1) for name in names], 1).numpy()
+
+
+def tensors_of(model, rows, names=None):
+    """The inverse of :func:`rows_of`: a dict of tensors [k, ...] for this architecture."""
+    shapes = dict(model.named_parameters())
+    shapes = shapes if names is None else {name: shapes[name] for name in names}
+    parts = torch.as_tensor(rows).split([p.numel() for p in shapes.values()], 1)
+    named = zip(shapes.items(), parts, strict=True)
+    return {name: part.unflatten(1, shape.shape) for (name, shape), part in named}
+
+
+def name_of(row):
+    """What the server calls a model that a client keeps: a hash of its bytes."""
+    return hashlib.blake2b(row.tobytes(), digest_size=16).hexdigest()
+
+
+def job_parcel(jobs, row, points, *, with_kept):
+    """What one client is sent.
+
+    Parameters
+    ----------
+    jobs : Jobs
+        Of all clients.
+    row : int
+        Which of them.
+    points : int
+        n_max, to which the client pads its data; on it depends how a client computes.
+    with_kept : bool
+        Whether the model that the client kept is sent along.
+
+    Returns
+    -------
+    dict of dict
+        ``arrays``: rows of parameters by name; ``numbers``: seed, round, ``where`` (which models of
+        the server's bank these are) and so on; ``values`` and ``types``: Jobs' values.
+    """
+    where = jobs.models[row].tolist()
+    numbers = {"seed": int(jobs.seed), "round": int(jobs.round), "points": points}
+    arrays = {}
+    if where:
+        numbers["where"] = where
+        sent = jobs.bank.take(where)
+        own = [name for name in sent.tensors if name not in jobs.shared]
+        arrays["models"] = rows_of(sent, own)
+        if jobs.shared:  # one copy of what all models have in common
+            arrays["common"] = rows_of(sent.take([0]), jobs.shared)
+            numbers["shared"] = list(jobs.shared)
+    if jobs.kept:
+        one = rows_of(jobs.kept.take([row]))
+        numbers["name"] = name_of(one)
+        if with_kept:
+            arrays[KEPT] = one
+    return {"arrays": arrays, "numbers": numbers, **_packed(jobs.values, row)}
+
+
+def _packed(values, row):
+    kinds = {name: str(value.dtype)[6:] for name, value in values.items()}
+    return {"values": {name: v[row].tolist() for name, v in values.items()}, "types": kinds}
+
+
+def _unpacked(parcel):
+    return {
+        name: torch.tensor(value, dtype=KINDS[parcel["types"][name]])[None]
+        for name, value in parcel["values"].items()
+    }
+
+
+# ---------------------------------------------------------------- the client
+
+
+def hello(algorithm, clients):
+    """What a client says of itself when it joins: a parcel of numbers only.
+
+    Parameters
+    ----------
+    algorithm
+        Its settings; the server refuses a client with others.
+    clients : Clients
+        This one client.
+    """
+    if len(clients) != 1:
+        raise ValueError(f"load must give the data of one client, got {len(clients)}")
+    numbers = {"count": int(clients.counts[0]), "points": clients.y.shape[1]}
+    numbers |= {"client": int(clients.ids[0]), "settings": _settings(algorithm)}
+    return {"arrays": {}, "numbers": numbers, "values": {}, "types": {}}
+
+
+def _settings(algorithm):
+    return " ".join(repr(algorithm).split())
+
+
+def work(algorithm, clients, parcel, memory):
+    """One client's answer to one job.
+
+    Parameters
+    ----------
+    algorithm
+        The settings, the same as the server's.
+    clients : Clients
+        This one client.
+    parcel : dict
+        From :func:`job_parcel`.
+    memory : dict of ndarray
+        What the client keeps between its jobs; changed here.
+
+    Returns
+    -------
+    dict of dict
+        A parcel again: the models in ``arrays``, the values beside them in ``values`` and
+        ``types``. With ``lost`` among its ``numbers``: the client has not kept the model that the
+        server names.
+    """
+    arrays, numbers = parcel["arrays"], parcel["numbers"]
+    kept = arrays.get(KEPT, memory.get(KEPT)) if "name" in numbers else None
+    if "name" in numbers and (kept is None or name_of(kept) != numbers["name"]):
+        return {"arrays": {}, "numbers": {"lost": True}, "values": {}, "types": {}}
+    jobs = _jobs(algorithm.model, parcel, kept, clients.ids)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # as run does for each batch: several threads add in another order
+    try:
+        replies = algorithm.client_step(jobs, padded(clients, numbers["points"]))
+    finally:
+        torch.set_num_threads(threads)
+    answer = {} if replies.bank is None else {"models": rows_of(replies.bank)}
+    if kept is not None:
+        memory[KEPT] = answer["models"]
+    return {"arrays": answer, "numbers": {}, **_packed(replies.values, 0)}
+
+
+def _jobs(model, parcel, kept, ids):
+    """Jobs of one client. Models it was not sent are NaN, so that no step can use one unseen."""
+    arrays, numbers = parcel["arrays"], parcel["numbers"]
+    where, shared = list(numbers.get("where", ())), tuple(numbers.get("shared", ()))
+    parts = {}
+    if where:
+        own = [name for name, _parameter in model.named_parameters() if name not in shared]
+        parts = tensors_of(model, arrays["models"], own)
+        if shared:
+            common = tensors_of(model, arrays["common"], shared)
+            parts |= {name: t.expand(len(where), *t.shape[1:]) for name, t in common.items()}
+
+    def placed(name, parameter):
+        bank = torch.full((max(where, default=-1) + 1, *parameter.shape), math.nan)
+        bank = bank.to(parameter.dtype)
+        if where:
+            bank[where] = parts[name].to(parameter.dtype)
+        return bank
+
+    bank = Bank(model, {name: placed(name, p) for name, p in model.named_parameters()})
+    return Jobs(
+        numbers["seed"],
+        numbers["round"],
+        ids,
+        bank,
+        torch.tensor([where], dtype=torch.int64),
+        None if kept is None else Bank(model, tensors_of(model, kept)),
+        _unpacked(parcel),
+        shared,
+    )
+
+
+def padded(clients, points):
+    """The same clients with rows of zeros up to this length."""
+    more = points - clients.y.shape[1]
+    x = pad(clients.x, (0, 0) * (clients.x.ndim - 2) + (0, more))
+    return replace(clients, x=x, y=pad(clients.y, (0, more)))
+
+
+# ---------------------------------------------------------------- the server
+
+
+@dataclass(frozen=True)
+class Roll:
+    """What the server knows of a federation whose data it does not have.
+
+    Parameters
+    ----------
+    counts : LongTensor [m]
+        n_i, as the clients told it.
+    points : int
+        n_max, the longest padded length among them.
+    """
+
+    counts: torch.Tensor
+    points: int
+
+    def __len__(self):
+        return len(self.counts)
+
+    @property
+    def train(self):
+        """Where ``init`` of an algorithm looks for ``counts``."""
+        return self
+
+    def fingerprint(self):
+        """Stands for the data in a checkpoint: a hash of what is known of it."""
+        known = f"{self.counts.tolist()} {self.points}"
+        return hashlib.blake2b(known.encode(), digest_size=16).hexdigest()
+
+
+def serve(
+    link,
+    algorithm,
+    rounds,
+    *,
+    clients,
+    seed=0,
+    federation=None,
+    checkpoint=None,
+    timeout=600,
+    members=None,
+):
+    """The server: run an algorithm on clients that are elsewhere.
+
+    All clients must be there at the start. Later any may be away, but never all of them.
+
+    Parameters
+    ----------
+    link
+        The network: ``nodes()`` gives the ids of the nodes that are there now, and
+        ``ask(kind, parcels, timeout)`` the answers to a dict of parcels by node: a parcel, or a
+        sentence that says why there is none. ``kind`` is "query" for :func:`hello` and "train" for
+        :func:`work`. :class:`GridLink` is Flower's.
+    algorithm, rounds, seed, checkpoint
+        As in :func:`clusterfl_core.run`. A checkpoint of one engine is good for the other if
+        ``federation`` is given.
+    clients : int
+        m, how many clients there are.
+    federation : Federation, optional
+        In a laboratory, where all data is known: each round is scored on it, as in ``run``.
+    timeout : float
+        Seconds to wait for clients at the start, and for the answers of each round trip.
+    members : dict of int to int, optional
+        Which client each node is, where nodes prove who they are with a registered key. Other
+        nodes are not talked to. None: a node is believed, and the last one to name a client is
+        that client, so that a client started anew is known again.
+
+    Returns
+    -------
+    Run
+        As of ``run``. The record of each round has ``missing``, a list of who did not take part
+        in which round trip, and why, in words.
+
+    Raises
+    ------
+    ValueError
+        If an argument is out of bounds, the checkpoint is of another run, or the clients' counts
+        are not those of the federation.
+    RuntimeError
+        If clients are not there in time, or not one of those asked gave an answer that can be used.
+        The checkpoint then holds all rounds before.
+    """
+    if not clients >= 1:
+        raise ValueError(f"clients must be at least 1, got {clients}")
+    if not timeout > 0:
+        raise ValueError(f"timeout must be a positive number of seconds, got {timeout}")
+    desk = Desk(link, algorithm, clients, timeout, members)
+    roll = desk.wait()
+    if federation is not None and not torch.equal(federation.train.counts, roll.counts):
+        raise ValueError(
+            f"the clients hold {roll.counts.tolist()} points, those of the federation "
+            f"{federation.train.counts.tolist()}"
+        )
+    known = roll if federation is None else federation
+    done = simulation.begin(algorithm, known, rounds, seed, checkpoint)
+    while done.state.round < rounds:
+        desk.missing, desk.trips = [], 0
+        done = simulation.one_more(done, federation, desk.trip)
+        done.history[-1]["missing"] = desk.missing
+        if checkpoint is not None:
+            done.save(checkpoint)
+    return done
+
+
+class Desk:
+    """The server's side of the conversation: who is where, who holds what, who is missing."""
+
+    def __init__(self, link, algorithm, clients, timeout, members):
+        self.link, self.algorithm, self.clients = link, algorithm, clients
+        self.timeout, self.members = timeout, members
+        self.nodes = {}  # client -> the node that is this client now
+        self.met = set()  # nodes that have said who they are
+        self.refused = {}  # what a node said that was not believed, in words
+        self.counts, self.points = {}, {}  # of each client, as it first said
+        self.holds = {}  # client -> (node, name of the model it keeps there)
+        self.missing, self.trips = [], 0
+
+    def wait(self):
+        """Wait until all clients are there: a :class:`Roll`."""
+        end = time.monotonic() + self.timeout
+        while True:
+            self.greet(max(end - time.monotonic(), 0.1))
+            away = [i for i in range(self.clients) if i not in self.nodes]
+            if not away:
+                break
+            if time.monotonic() > end:
+                reasons = "".join(f"; {why}" for why in dict.fromkeys(self.refused.values()))
+                raise RuntimeError(
+                    f"{len(away)} of {self.clients} clients were not there within {self.timeout} "
+                    f"seconds: {away}{reasons}"
+                )
+            time.sleep(min(self.timeout / 10, 1))
+        counts = torch.tensor([self.counts[i] for i in range(self.clients)])
+        return Roll(counts, max(self.points.values()))
+
+    def greet(self, timeout):
+        """Ask nodes that are new who they are, and forget those that are gone."""
+        there = [n for n in self.link.nodes() if self.members is None or n in self.members]
+        self.nodes = {client: node for client, node in self.nodes.items() if node in there}
+        self.refused = {node: why for node, why in self.refused.items() if node in there}
+        self.met &= set(there)
+        new = [node for node in there if node not in self.met]
+        asked = {n: {"arrays": {}, "numbers": {}, "values": {}, "types": {}} for n in new}
+        for node, said in (self.link.ask("query", asked, timeout) if new else {}).items():
+            if isinstance(said, str):
+                self.refused[node] = f"node {node} {said}"  # it is asked again before each trip
+                continue
+            self.met.add(node)
+            numbers, why = said["numbers"], self.doubt(node, said["numbers"])
+            if why:
+                self.refused[node] = why
+                continue
+            client = numbers["client"]
+            self.refused.pop(node, None)
+            self.nodes[client] = node
+            self.counts[client], self.points[client] = numbers["count"], numbers["points"]
+
+    def doubt(self, node, numbers):
+        """Why a node is not believed to be the client it names, or None."""
+        try:
+            client, count, points = (int(numbers[n]) for n in ("client", "count", "points"))
+        except (KeyError, TypeError, ValueError):
+            return f"node {node} does not say which client it is"
+        if not 0 <= client < self.clients:
+            return f"node {node} calls itself client {client}, there are 0 to {self.clients - 1}"
+        if self.members is not None and self.members[node] != client:
+            return f"node {node} calls itself client {client}, its key is {self.members[node]}'s"
+        if not 1 <= count <= points:
+            return f"client {client} says it has {count} points in {points} rows"
+        if self.counts.get(client, count) != count or self.points.get(client, points) != points:
+            return f"client {client} came back with {count} points, it had {self.counts[client]}"
+        if numbers.get("settings") != _settings(self.algorithm):
+            return f"client {client} runs other settings: {str(numbers.get('settings'))[:200]}"
+        return None
+
+    def trip(self, state):
+        """One round trip, as :func:`clusterfl_core.simulation.round_trip`."""
+        self.trips += 1
+        self.greet(self.timeout)
+        jobs = self.algorithm.plan(state)
+        answers, before = self.ask(jobs), len(self.missing)
+        whole = {}
+        for client, models in zip(jobs.clients.tolist(), jobs.models.tolist(), strict=True):
+            answer = answers[client]
+            if not isinstance(answer, str):
+                answer = _reply(answer, client, models, jobs.bank)
+            whole[client] = answer
+        forms = Counter(_form(answer) for answer in whole.values() if not isinstance(answer, str))
+        usual = forms.most_common(1)[0][0] if forms else None
+        parts = []
+        for client, answer in whole.items():
+            if not isinstance(answer, str) and _form(answer) != usual:
+                answer = f"sent {_form(answer)}, the others {usual}"
+            if isinstance(answer, str):
+                self.missing.append({"client": client, "trip": self.trips, "why": answer})
+                self.holds.pop(client, None)
+                continue
+            parts.append(answer)
+            if jobs.kept:
+                self.holds[client] = (self.nodes[client], name_of(rows_of(answer.bank)))
+        if not parts:
+            why = "; ".join(f"client {m['client']} {m['why']}" for m in self.missing[before:])
+            raise RuntimeError(
+                f"round {state.round + 1}: none of the {len(whole)} clients asked gave an answer "
+                f"that can be used: {why}"
+            )
+        replies = Replies.join([part.checked(keep=True) for part in parts])
+        asked = [row for row, i in enumerate(jobs.clients.tolist()) if i in self.nodes]
+        return self.algorithm.absorb(state, replies), jobs.take(asked), replies
+
+    def ask(self, jobs):
+        """What each client answers to its job: a parcel, or why there is none."""
+        points, rows = max(self.points.values()), dict(enumerate(jobs.clients.tolist()))
+        found, parcels = {}, {}
+        for row, client in rows.items():
+            node = self.nodes.get(client)
+            if node is None:
+                found[client] = "; ".join(["is not connected", *self.refused.values()])
+                continue
+            name = name_of(rows_of(jobs.kept.take([row]))) if jobs.kept else None
+            known = self.holds.get(client) == (node, name)
+            parcels[node] = job_parcel(jobs, row, points, with_kept=not known)
+        answers = self.link.ask("train", parcels, self.timeout)
+        lost = {n for n, a in answers.items() if not isinstance(a, str) and "lost" in a["numbers"]}
+        again = {
+            self.nodes[client]: job_parcel(jobs, row, points, with_kept=True)
+            for row, client in rows.items()
+            if self.nodes.get(client) in lost
+        }
+        if again:
+            answers |= self.link.ask("train", again, self.timeout)
+        late = f"did not answer within {self.timeout} seconds"
+        for client in rows.values():
+            if client not in found:
+                found[client] = answers.get(self.nodes[client], late)
+        return found
+
+
+def _reply(parcel, client, models, bank):
+    """One client's reply, or why it cannot be used, in words."""
+    try:
+        values, rows, answer = _unpacked(parcel), parcel["arrays"].get("models"), None
+        if rows is not None:
+            size = sum(p.numel() for p in bank.model.parameters())
+            kind = str(bank.dtype)[6:]
+            if rows.ndim != 2 or rows.shape[1] != size or not len(rows):
+                return f"sent models of shape {list(rows.shape)}, not of {size} numbers each"
+            if str(rows.dtype) != kind:
+                return f"sent models of {rows.dtype}, not {kind}"
+            answer = Bank(bank.model, tensors_of(bank.model, rows.copy()))
+            if not torch.isfinite(answer.flatten()).all():
+                return "sent a model that is not finite"
+        for name, value in values.items():
+            if not torch.isfinite(value).all():
+                return f"sent a {name} that is not finite"
+            if value.dtype == torch.int64 and not set(value.flatten().tolist()) <= set(models):
+                return f"sent {name} {value.flatten().tolist()}, it has models {models}"
+    except (AttributeError, KeyError, TypeError, ValueError, RuntimeError) as error:
+        return f"sent what cannot be read: {type(error).__name__}: {str(error)[:200]}"
+    return Replies(torch.tensor([client]), answer, values)
+
+
+def _form(replies):
+    """How many models a client sent, and which values of which type and shape, in words."""
+    values = (
+        f"{name} ({str(value.dtype)[6:]} {list(value.shape[1:])})"
+        for name, value in sorted(replies.values.items())
+    )
+    return f"{replies.sent} models, {', '.join(values)}"
+
+
+# ---------------------------------------------------------------- Flower
+
+
+def commands(clients, *, host="127.0.0.1", port=8000, tls=None):
+    """Command lines that start Flower's programs: the SuperLink, then one SuperNode a client.
+
+    The server's own machine runs the first, the machine of client i the one with its number.
+
+    Parameters
+    ----------
+    clients : int
+        m.
+    host : str
+        The address of the SuperLink. Without ``tls`` it must be this machine's loopback: nothing
+        is encrypted then and nobody proves who he is.
+    port : int
+        Where the SuperLink listens. Node i serves its own helper process at ``port + 1 + i``, on
+        loopback.
+    tls : path, optional
+        A folder with ``ca.crt``, ``server.pem`` and ``server.key``, and for each client i its
+        private key ``client-i``, whose public key is registered with ``flwr supernode register``.
+
+    Returns
+    -------
+    list of list of str
+
+    Raises
+    ------
+    ValueError
+        If the host is not loopback and there is no ``tls``.
+    """
+    if tls is None and not _is_loopback(host):
+        raise ValueError(
+            f"host must be 127.0.0.1 or another loopback address without tls, got {host!r}: "
+            "models would travel unencrypted between clients that nobody has checked"
+        )
+    server = ["flower-superlink", "--host", host, "--port", str(port)]
+    node = ["flower-supernode", "--superlink", f"{host}:{port}"]
+    if tls is None:
+        server, node = [*server, "--insecure"], [*node, "--insecure"]
+    else:
+        folder = Path(tls)
+        for flag, file in (("ca-cert", "ca.crt"), ("cert", "server.pem"), ("key", "server.key")):
+            server += [f"--ssl-{flag}file", str(folder / file)]
+        server.append("--enable-supernode-auth")
+        node += ["--root-certificates", str(folder / "ca.crt")]
+    lines = [server]
+    for i in range(clients):
+        own = ["--port", str(port + 1 + i), "--node-config", f"partition-id={i}"]
+        if tls is not None:
+            own += ["--auth-supernode-private-key", str(Path(tls) / f"client-{i}")]
+        lines.append(node + own)
+    return lines
+
+
+def _is_loopback(host):
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+class GridLink:
+    """Flower's network as :func:`serve` needs it.
+
+    Parameters
+    ----------
+    grid : flwr.serverapp.Grid
+    """
+
+    def __init__(self, grid):
+        self.grid = grid
+
+    def nodes(self):
+        """Ids of the nodes that are there now."""
+        return list(self.grid.get_node_ids())
+
+    def ask(self, kind, parcels, timeout):
+        """Send parcels and wait for the answers; see :func:`serve`."""
+        from flwr.app import Message
+
+        messages = [
+            Message(content=to_records(parcel), dst_node_id=node, message_type=kind)
+            for node, parcel in parcels.items()
+        ]
+        found = {}
+        for reply in self.grid.send_and_receive(messages, timeout=timeout):
+            failed = reply.has_error()
+            answer = _sentence(reply.error) if failed else from_records(reply.content)
+            found[reply.metadata.src_node_id] = answer
+        return found
+
+
+def _sentence(error):
+    reason = " ".join(str(error.reason).split())[:200]
+    return f"gave no answer (Flower's error {error.code}): {reason}"
+
+
+def to_records(parcel):
+    """A parcel as Flower's RecordDict."""
+    from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
+
+    arrays = ArrayRecord({name: Array(array) for name, array in parcel["arrays"].items()})
+    words = {name: ConfigRecord(parcel[name]) for name in ("numbers", "values", "types")}
+    return RecordDict({"arrays": arrays, **words})
+
+
+def from_records(content):
+    """The inverse of :func:`to_records`, or why it cannot be read, in words."""
+    try:
+        words = {name: dict(content[name]) for name in ("numbers", "values", "types")}
+        return {"arrays": {n: a.numpy() for n, a in content["arrays"].items()}, **words}
+    except Exception as error:  # the bytes come from elsewhere and may be anything
+        return f"sent what cannot be read: {type(error).__name__}: {str(error)[:200]}"
+
+
+def server_app(algorithm, rounds, **options):
+    """Flower's server program.
+
+    Parameters
+    ----------
+    algorithm, rounds, **options
+        As in :func:`serve`. ``rounds``, ``seed``, ``checkpoint`` and ``timeout`` can be set anew
+        for a run, with ``flwr run --run-config``.
+
+    Returns
+    -------
+    flwr.serverapp.ServerApp
+    """
+    from flwr.serverapp import ServerApp
+
+    app = ServerApp()
+
+    @app.main()
+    def main(grid, context):
+        own = {"rounds": rounds, **options}
+        names = ("rounds", "seed", "checkpoint", "timeout")
+        own |= {name: context.run_config[name] for name in names if name in context.run_config}
+        serve(GridLink(grid), algorithm, **own)
+
+    return app
+
+
+def client_app(algorithm, load):
+    """Flower's client program.
+
+    Parameters
+    ----------
+    algorithm
+        The settings, the same as the server's.
+    load : callable
+        From the number of this client to its data: Clients with one client. The number is
+        ``partition-id`` of the node's configuration.
+
+    Returns
+    -------
+    flwr.clientapp.ClientApp
+    """
+    from flwr.app import Array, ArrayRecord, Message
+    from flwr.clientapp import ClientApp
+
+    app = ClientApp()
+
+    def own(context):
+        number = int(context.node_config["partition-id"])
+        return replace(load(number), ids=torch.tensor([number]))
+
+    @app.query()
+    def query(message, context):
+        return Message(to_records(hello(algorithm, own(context))), reply_to=message)
+
+    @app.train()
+    def train(message, context):
+        remembered = context.state.array_records.get(KEPT, {})
+        memory = {name: array.numpy() for name, array in remembered.items()}
+        answer = work(algorithm, own(context), from_records(message.content), memory)
+        context.state[KEPT] = ArrayRecord({name: Array(a) for name, a in memory.items()})
+        return Message(to_records(answer), reply_to=message)
+
+    return app

@@ -1,0 +1,116 @@
+"""Flower's own programs on this machine: equal bits, killed clients, a killed SuperLink."""
+
+import importlib.util
+import json
+import subprocess
+import time
+from dataclasses import replace
+
+import pytest
+from flower_cases import CASES
+from flower_lab import BIN, Lab, app, environment, wait
+from test_killed import same
+
+import clusterfl_core as cf
+
+pytestmark = [
+    pytest.mark.deployment,
+    pytest.mark.skipif(
+        importlib.util.find_spec("flwr") is None,
+        reason="Flower is not installed; `make test-deployment` installs it and runs this",
+    ),
+]
+PATIENCE = 400  # seconds: each message starts a process that imports PyTorch
+
+
+def near(case, rounds):
+    federation, algorithm = CASES[case]
+    return cf.run(algorithm, federation, rounds)
+
+
+def assert_alike(far, close):
+    history = [{k: v for k, v in record.items() if k != "missing"} for record in far.history]
+    assert same(replace(far, history=history), close)
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory):
+    with Lab(tmp_path_factory.mktemp("lab"), clients=4, port=18300) as started:
+        yield started
+
+
+def ended(process, lab):
+    wait(lambda: process.poll() is not None, PATIENCE, lab)
+    return process.returncode
+
+
+def rounds_in(file):
+    return cf.Run.load(file).state.round if file.exists() else 0
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_deployment_ends_with_the_same_bits(lab, case):
+    file, started = lab.folder / f"{case}.pt", time.monotonic()
+    process = lab.submit(app(lab.folder / case, case), 2, file)
+    assert ended(process, lab) == 0, lab.text()[-6000:]
+    far = cf.Run.load(file)
+    assert_alike(far, near(case, 2))
+    assert [record["missing"] for record in far.history] == [[], []]
+    seconds = [round(record["seconds"], 1) for record in far.history]
+    print(f"{case}: {seconds} s a round, {time.monotonic() - started:.0f} s in all")
+
+
+def test_a_killed_client_is_missed_and_known_again_when_it_is_back(tmp_path):
+    file = tmp_path / "run.pt"
+    with Lab(tmp_path, clients=4, port=18320) as lab:
+        process = lab.submit(app(tmp_path / "app", "IFCA"), 4, file)
+        wait(lambda: rounds_in(file) == 1, PATIENCE, lab)
+        lab.kill(2)  # client 1
+        wait(lambda: rounds_in(file) == 2, PATIENCE, lab)
+        lab.start(2)
+        assert ended(process, lab) == 0, lab.text()[-6000:]
+    far = cf.Run.load(file)
+    missing = [record["missing"] for record in far.history]
+    print(missing, [record["seconds"] for record in far.history])
+    assert missing[0] == []
+    assert {one["client"] for round in missing for one in round} == {1}
+    assert missing[-1] == []
+    assert all(one["why"] for round in missing for one in round)
+
+
+def test_a_killed_superlink_costs_no_round_that_was_done(tmp_path):
+    file = tmp_path / "run.pt"
+    with Lab(tmp_path, clients=4, port=18340) as lab:
+        process = lab.submit(app(tmp_path / "app", "CFL"), 3, file)
+        wait(lambda: rounds_in(file) == 1, PATIENCE, lab)
+        for number in range(5):
+            lab.kill(number)
+        ended(process, lab)
+    assert rounds_in(file) == 1
+    with Lab(tmp_path, clients=4, port=18360) as lab:
+        process = lab.submit(tmp_path / "app", 3, file)
+        assert ended(process, lab) == 0, lab.text()[-6000:]
+    assert_alike(cf.Run.load(file), near("CFL", 3))
+
+
+@pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="needs flwr[simulation]")
+@pytest.mark.parametrize("case", CASES)
+def test_flowers_simulation_ends_with_the_same_bits(tmp_path, case):
+    file = tmp_path / "run.pt"
+    config = "num-supernodes=4 client-resources-num-cpus=1 init-args-num-cpus=2"
+    options = ["--run-config", f"rounds=2 checkpoint={json.dumps(str(file))}"]
+    options += ["--federation-config", config]
+    app(tmp_path / "app", case)
+    done = subprocess.run(
+        [BIN / "flwr", "run", tmp_path / "app", "local", "--stream", *options],
+        cwd=tmp_path,
+        env=environment(tmp_path / "home"),
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert file.exists(), done.stdout + done.stderr
+    far = cf.Run.load(file)
+    assert_alike(far, near(case, 2))
+    print(case, [record["seconds"] for record in far.history])
