@@ -591,14 +591,15 @@ class GridLink:
         from flwr.app import Message
 
         messages = [
-            Message(content=to_records(parcel), dst_node_id=node, message_type=kind)
+            Message(to_records(parcel), dst_node_id=node, message_type=kind, group_id=str(node))
             for node, parcel in parcels.items()
         ]
         found = {}
         for reply in self.grid.send_and_receive(messages, timeout=timeout):
-            failed = reply.has_error()
-            answer = _sentence(reply.error) if failed else from_records(reply.content)
-            found[reply.metadata.src_node_id] = answer
+            if reply.has_error():  # the SuperLink itself may have sent it, for a dead node
+                found[int(reply.metadata.group_id)] = _sentence(reply.error)
+            else:
+                found[reply.metadata.src_node_id] = from_records(reply.content)
         return found
 
 

@@ -511,6 +511,7 @@ class Grid:
                 self.count(1, reply)
             except Exception as error:
                 reply = Message(Error(2, f"{type(error).__name__}: {error}"), reply_to=message)
+                vars(reply.metadata)["_src_node_id"] = 1  # the SuperLink speaks for a dead node
             yield reply
 
     def count(self, way, message):
