@@ -18,6 +18,8 @@ import torch
 import clusterfl_core as cf
 from clusterfl_core.models import MLP, CFLConvNet, FedSoftLetters, IFCACifar, LinearRegression
 
+REPEATS = 5
+
 
 def seconds(work, repeats):
     """Median of several timings, after one that is not counted."""
@@ -159,10 +161,9 @@ def main():
     """Print one table, a row a case, while the cases are measured."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--threads", type=int, default=os.cpu_count())
-    parser.add_argument("--repeats", type=int, default=5)
     options = parser.parse_args()
-    if options.threads < 1 or options.repeats < 1:
-        parser.error("threads and repeats must be at least 1")
+    if options.threads < 1:
+        parser.error("threads must be at least 1")
     torch.set_num_threads(options.threads)
     rate = gemm_rate()
     print(
@@ -172,7 +173,7 @@ def main():
     print("| work | ours, s | loop, s | ratio | GFLOP/s | of the product |")
     print("|---|---|---|---|---|---|", flush=True)
     for name, case in CASES.items():
-        ours, loop, gflop, scaled = case(options.repeats)
+        ours, loop, gflop, scaled = case(REPEATS)
         done = f"{gflop / ours:.0f} | {gflop / ours / rate:.0%}" if gflop else " | "
         mark = "*" if scaled else ""
         print(

@@ -8,7 +8,7 @@ never on the result: all agree up to rounding, and which one is fastest is measu
 * *written out*: :class:`~clusterfl_core.models.MLP` and
   :class:`~clusterfl_core.models.LinearRegression` have their gradient here as a few products of
   batches of matrices;
-* *Gram form* (:class:`Gram`): full-batch gradient descent of a network whose first layer is
+* *Gram form* (:func:`gram_descent`): full-batch gradient descent of a network whose first layer is
   linear, in n^2 instead of n d multiplications a step and unit;
 * *vmap*: any other model, vectorised over clients by ``torch.func``;
 * *loop*: one client after another, for convolutions on a CPU, where it is faster, and for models
@@ -68,14 +68,16 @@ def outputs(bank, x):
     if _is_linear_regression(bank.model):
         return _inner(x, bank.tensors["theta"])
 
-    def one(parameters, rows):
-        return functional_call(_own(bank.model), parameters, (rows,))
+    module = _own(bank.model)
+
+    def together():
+        return vmap(_call(module))(bank.tensors, x)
 
     def each():
         parts = zip(*_rows(bank), x, strict=True)
-        return torch.stack([one(_named(bank, row), points) for *row, points in parts])
+        return torch.stack([_call(module)(_named(bank, row), points) for *row, points in parts])
 
-    return _vectorised(bank, x, lambda: vmap(one)(bank.tensors, x), each)
+    return _vectorised(bank.model, x.device, together, each)
 
 
 def shared_outputs(bank, x):
@@ -96,8 +98,9 @@ def shared_outputs(bank, x):
     if _is_linear_regression(bank.model):
         return torch.stack([_inner(x, one.expand(len(x), -1)) for one in bank.tensors["theta"]])
     parts = x if loops(bank.model, x.device) else x.flatten(0, 1)[None]
+    call = _call(_own(bank.model))
     found = [
-        torch.cat([functional_call(_own(bank.model), _named(bank, row), (part,)) for part in parts])
+        torch.cat([call(_named(bank, row), part) for part in parts])
         for row in zip(*_rows(bank), strict=True)
     ]
     return torch.stack(found).unflatten(1, x.shape[:2])
@@ -130,37 +133,57 @@ def gradients(bank, x, y, factors):
         slope, rest = _mlp_after(bank.tensors, hidden, y, factors)
         first = {"hidden.weight": _product(slope.mT, x), "hidden.bias": slope.sum(1)}
         return Bank(bank.model, {name: (first | rest)[name] for name in bank.tensors})
-    loss, names = point_loss(bank.model), list(bank.tensors)
-    counted = factors != 0
+    return Bank(bank.model, _slopes(bank.model, _own(bank.model), bank.tensors, x, y, factors))
 
-    def total(found, y, factors, counted):
-        return torch.where(counted, loss(found, y) * factors, 0).sum()
+
+def _slopes(model, module, tensors, x, y, factors, by_inputs=False):
+    """Gradients of sum_l factors_il loss_il for each client, by autograd.
+
+    Parameters
+    ----------
+    model : torch.nn.Module
+        Whose loss it is.
+    module : torch.nn.Module
+        What makes outputs of x: the model, or what of it comes after its first layer.
+    tensors : dict of Tensor [b, ...]
+        Parameters of the module, one row a client.
+    x, y, factors
+        As in :func:`gradients`.
+    by_inputs : bool
+        Whether the gradient by x is wanted as well.
+
+    Returns
+    -------
+    dict of Tensor [b, ...]
+        By the names of the parameters, and by "x" if it is wanted.
+    """
+    loss, call, counted = point_loss(model), _call(module), factors != 0
+    named = {**tensors, "x": x} if by_inputs else tensors
+
+    def pull(total, leaves):
+        return torch.autograd.grad(total, list(leaves.values()), materialize_grads=True)
 
     def together():
-        leaves = bank.map(lambda tensor: tensor.detach().requires_grad_())
-
-        def one(parameters, rows):
-            return functional_call(_own(bank.model), parameters, (rows,))
-
-        found = vmap(one)(leaves.tensors, x)
-        return torch.autograd.grad(total(found, y, factors, counted), list(leaves.tensors.values()))
+        leaves = {name: tensor.detach().requires_grad_() for name, tensor in named.items()}
+        inputs = leaves.get("x", x)
+        found = vmap(call)({name: leaves[name] for name in tensors}, inputs)
+        # The clients' losses share no parameter: the gradient of their sum holds each one's own.
+        return pull(torch.where(counted, loss(found, y) * factors, 0).sum(), leaves)
 
     def each():
         answers = []
-        real = counted.sum(1).tolist()
-        for i, row in enumerate(zip(*_rows(bank), strict=True)):
-            if not real[i]:
-                answers.append([torch.zeros_like(tensor) for tensor in row])
+        for i, real in enumerate(counted.sum(1).tolist()):
+            leaves = {name: tensor[i].detach().requires_grad_() for name, tensor in named.items()}
+            own = slice(None) if real == counted.shape[1] else counted[i]  # padding costs nothing
+            if not real:
+                answers.append([torch.zeros_like(leaf) for leaf in leaves.values()])
                 continue
-            own = slice(None) if real[i] == counted.shape[1] else counted[i]
-            leaves = [tensor.detach().requires_grad_() for tensor in row]
-            found = functional_call(_own(bank.model), _named(bank, leaves), (x[i][own],))
-            value = (loss(found, y[i][own]) * factors[i][own]).sum()
-            answers.append(torch.autograd.grad(value, leaves))
+            inputs = leaves.get("x", x[i])[own]
+            found = call({name: leaves[name] for name in tensors}, inputs)
+            answers.append(pull((loss(found, y[i][own]) * factors[i][own]).sum(), leaves))
         return [torch.stack(one) for one in zip(*answers, strict=True)]
 
-    found = _vectorised(bank, x, together, each)
-    return Bank(bank.model, dict(zip(names, found, strict=True)))
+    return dict(zip(named, _vectorised(model, x.device, together, each), strict=True))
 
 
 def hidden_layer(bank, x):
@@ -192,7 +215,7 @@ def shared_outputs_after(bank, hidden):
             found.append(_affine(hidden[:, :, j].relu(), wide, bias))
         else:
             flat = hidden[:, :, j].flatten(0, 1)
-            answer = functional_call(after, _named(bank, row, "model."), (flat,))
+            answer = _call(after)(_named(bank, row, "model."), flat)
             found.append(answer.unflatten(0, hidden.shape[:2]))
     return torch.stack(found)
 
@@ -230,8 +253,9 @@ def gram_descent(bank, rows, x, y, factors, steps, rate, hidden=None):
 
         Z <- Z - gamma (X X' + 1 1') D,
 
-    for which W is not needed: K = X X' is computed once, each step costs n^2 h, and W is formed
-    once at the end from the sum of all D. The numbers are those of plain descent up to rounding.
+    for which W is not needed: G = X X' + 1 1' is computed once, each step costs n^2 h, and W is
+    formed once at the end from the sum of all D. The numbers are those of plain descent up to
+    rounding.
 
     Parameters
     ----------
@@ -276,17 +300,9 @@ def _after_slopes(model, rest, hidden, y, factors):
     """Slope at the first layer's answer, and the gradients of all other layers by name."""
     if _is_mlp(model):
         return _mlp_after(rest, hidden, y, factors)
-    loss, after = point_loss(model), _After(_own(model))
-    leaves = {f"model.{name}": t.detach().requires_grad_() for name, t in rest.items()}
-    hidden = hidden.detach().requires_grad_()
-
-    def one(parameters, rows):
-        return functional_call(after, parameters, (rows,))
-
-    points = loss(vmap(one)(leaves, hidden), y)
-    total = torch.where(factors != 0, points * factors, 0).sum()
-    slope, *others = torch.autograd.grad(total, [hidden, *leaves.values()])
-    return slope, dict(zip(rest, others, strict=True))
+    tensors = {f"model.{name}": tensor for name, tensor in rest.items()}
+    slopes = _slopes(model, _After(_own(model)), tensors, hidden, y, factors, by_inputs=True)
+    return slopes["x"], {name: slopes[f"model.{name}"] for name in rest}
 
 
 class _After(nn.Module):
@@ -384,13 +400,14 @@ def loops(model, device):
     return convolves and torch.device(device).type == "cpu"
 
 
-def _vectorised(bank, x, together, each):
-    if loops(bank.model, x.device):
+def _vectorised(model, device, together, each):
+    """What ``together`` gives for all clients at once, or ``each`` one after another."""
+    if loops(model, device):
         return each()
     try:
         return together()
     except Exception as error:  # vmap refuses in many ways; a fault of the model itself shows below
-        found, kind = each(), type(bank.model)
+        found, kind = each(), type(model)
         _REFUSED.add(kind)
         warnings.warn(
             f"{kind.__name__} cannot be vectorised over clients, so one client is computed after "
@@ -398,6 +415,11 @@ def _vectorised(bank, x, together, each):
             stacklevel=2,
         )
         return found
+
+
+def _call(module):
+    """The module as a function of its parameters and its inputs."""
+    return lambda parameters, x: functional_call(module, parameters, (x,))
 
 
 def _own(model):

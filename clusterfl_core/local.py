@@ -153,10 +153,13 @@ def gradients(bank, x, y, mask, weights=None):
     Bank
         b gradients.
     """
-    factors = mask / mask.sum(1, keepdim=True).clamp(min=1).to(bank.dtype)
-    if weights is not None:
-        factors = factors * weights.to(factors)
-    return backends.gradients(bank, x, y, factors)
+    return backends.gradients(bank, x, y, _factors(mask, bank.dtype, weights))
+
+
+def _factors(mask, dtype, weights=None):
+    """What each point counts for in its client's mean: 1 / n, times its weight; 0 for padding."""
+    factors = mask / mask.sum(1, keepdim=True).clamp(min=1).to(dtype)
+    return factors if weights is None else factors * weights.to(factors)
 
 
 def masked_mean(values, mask):
@@ -259,12 +262,10 @@ class LocalSolver:
         :func:`clusterfl_core.backends.gram_descent`; the numbers agree up to rounding.
         """
         if pull is None and self.in_gram_form(bank.model, clients):
-            x, y, mask, *factor = next(self.batches(clients, key, bank.dtype, weights))
-            factors = mask / clients.counts[:, None].to(bank.dtype)
-            factors = factors * factor[0].to(factors) if factor else factors
+            x, factors = clients.inputs(bank.dtype), _factors(clients.mask(), bank.dtype, weights)
             rows = torch.arange(len(clients)) if rows is None else rows
             steps, rate = self.steps or self.epochs, self.rate(key[1])
-            return backends.gram_descent(bank, rows, x, y, factors, steps, rate, hidden)
+            return backends.gram_descent(bank, rows, x, clients.y, factors, steps, rate, hidden)
         bank = bank if rows is None else bank.take(rows)
         rate, memory = self.rate(key[1]), self.begin(bank)
 
@@ -286,7 +287,7 @@ class LocalSolver:
 
     def in_gram_form(self, model, clients):
         """Whether descent is full-batch and plain, and cheaper in Gram form."""
-        plain = self.batch_size is None and isinstance(self, LocalSGD)
+        plain = self.batch_size is None and type(self) is LocalSGD  # a subclass may step otherwise
         steps = self.steps or self.epochs
         return plain and backends.gram_pays(model, clients.y.shape[1], steps)
 

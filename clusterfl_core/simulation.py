@@ -180,7 +180,7 @@ def run(algorithm, federation, rounds, *, seed=0, device="auto", progress=True, 
     Diverged
         If a loss or a model became infinite or NaN.
     """
-    device = _device(device)
+    device = named_device(device)
     done = begin(algorithm, federation, rounds, seed, checkpoint)
     bar = tqdm(
         total=rounds,
@@ -466,7 +466,8 @@ def _resume(checkpoint, fresh, rounds):
     return found
 
 
-def _device(name):
+def named_device(name):
+    """The device with this name; "auto" as in :func:`run`."""
     if name == "auto":
         mps = "mps" if torch.backends.mps.is_available() else "cpu"
         return torch.device("cuda" if torch.cuda.is_available() else mps)

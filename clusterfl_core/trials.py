@@ -34,7 +34,7 @@ from clusterfl_core.banks import Bank
 from clusterfl_core.federation import INITIALIZATION, generator
 from clusterfl_core.ifca import best
 from clusterfl_core.models import LinearRegression
-from clusterfl_core.simulation import _device
+from clusterfl_core.simulation import named_device
 
 # Bytes of X handled at once. On a CPU they stay in its cache from the one product to the other;
 # a GPU wants one large product.
@@ -144,7 +144,7 @@ def regression_trial(federation, starts, steps, rounds, *, device="auto"):
     choose, one product back for the gradient.
     """
     _check(federation, starts, steps, rounds)
-    device, train = _device(device), federation.train
+    device, train = named_device(device), federation.train
     (s, k, d), g, m = starts.shape, len(steps), len(federation)
     x, y = train.inputs(starts.dtype), train.y.to(starts.dtype)
     if int(train.counts.min()) < x.shape[1]:

@@ -57,6 +57,17 @@ class Unbatched(nn.Module):
         return found if found.sum().item() > 1e9 else 2 * found
 
 
+class UnbatchedAfter(Deep):
+    """Begins linear, and then looks at a value."""
+
+    def forward(self, x):
+        return self.after(self.enter(x.flatten(1)))
+
+    def after(self, hidden):
+        found = super().after(hidden)
+        return found if found.sum().item() > 1e9 else 2 * found
+
+
 class Broken(nn.Module):
     """Fails however it is called."""
 
@@ -208,9 +219,17 @@ def test_gram_form_is_taken_only_where_it_is_less_work():
     assert not backends.gram_pays(Doubled(784, 200, 10), points=100, steps=10)
 
 
+class Halved(cf.LocalSGD):
+    """Steps in its own way."""
+
+    def move(self, bank, slopes, memory, rate, count):
+        return super().move(bank, slopes, memory, rate / 2, count)
+
+
 @pytest.mark.parametrize(
     ("solver", "taken"),
     [
+        (Halved(4, 0.1), False),
         (cf.LocalSGD(4, 0.1), True),
         (cf.LocalSGD(epochs=4, step_size=0.1), True),
         (cf.LocalSGD(4, 0.1, batch_size=2), False),
@@ -261,6 +280,16 @@ def test_a_model_vmap_refuses_is_looped_and_said_so_once():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         cf.LocalSGD(3, 0.1).train(bank, clients, (0, 0))
+
+
+def test_a_model_vmap_refuses_after_its_first_layer_keeps_its_gram_form():
+    clients = clients_for("deep", torch.float64)
+    bank = Bank.initialize(UnbatchedAfter(), 3, generator(0)).to(torch.float64)
+    assert cf.LocalSGD(4, 0.1).in_gram_form(bank.model, clients)
+    with pytest.warns(UserWarning, match="UnbatchedAfter cannot be vectorised") as heard:
+        found = cf.LocalSGD(4, 0.1).train(bank, clients, (0, 0))
+    assert len(heard) == 1
+    assert close(found.flatten(), plain_descent(bank, clients, 4, 0.1), 1e-10)
 
 
 def test_a_fault_of_the_model_itself_is_not_hidden():
