@@ -10,6 +10,7 @@ names the test cells that fail. Two answers stand in every assignment: ``"soluti
 import json
 import re
 
+import assignment_mistakes_a4 as a4
 import house
 
 ASSIGNMENTS = house.ROOT / "book" / "assignments"
@@ -43,6 +44,13 @@ def tests(assignment):
 
 
 MISTAKES, FAILS = {}, {}
+
+# ---------------------------------------------------------------- A4, FedSoft, in a file of its own
+
+MISTAKES[a4.NAME] = {
+    name: {**case["cells"], "points": case["points"]} for name, case in a4.MISTAKES.items()
+}
+FAILS[a4.NAME] = a4.FAILS
 
 # ---------------------------------------------------------------- A2, IFCA
 
