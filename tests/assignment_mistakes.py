@@ -230,3 +230,178 @@ FAILS["A2_ifca"] = {
     "model number compared with group number": {"test-failed-starts"},
     "surplus learnt by heart": {"test-surplus"},
 }
+
+# ---------------------------------------------------------------- A3, CFL
+
+MISTAKES["A3_cfl"] = {
+    "solution": {"points": 70},
+    "empty": {**empty("A3_cfl"), "points": 0},
+    "positions instead of ids": {
+        "find-clusters": """
+def find_clusters(similarity, limit):
+    waiting, done = [list(range(len(similarity)))], []
+    while waiting:
+        clients = waiting.pop(0)
+        if len(clients) == 1:
+            done.append(clients)
+            continue
+        alpha = similarity[clients][:, clients]
+        first, second = best_cut(alpha)
+        if alpha[first][:, second].max() > limit:
+            done.append(clients)
+        else:
+            waiting += [first, second]
+    return done
+""",
+        "points": 58,
+    },
+    "one cut and no more": {
+        "find-clusters": """
+def find_clusters(similarity, limit):
+    first, second = best_cut(similarity)
+    if similarity[first][:, second].max() > limit:
+        return [list(range(len(similarity)))]
+    return [first, second]
+""",
+        "points": 58,
+    },
+    "inner products without lengths": {
+        "cosine": """
+def similarities(updates):
+    return updates @ updates.T
+""",
+        "points": 64,
+    },
+    "zero update gives NaN": {
+        "cosine": """
+def similarities(updates):
+    unit = updates / updates.norm(dim=1, keepdim=True)
+    return unit @ unit.T
+""",
+        "points": 67,
+    },
+    "mean of the torn pairs": {
+        "torn": """
+def torn(alpha, first, second):
+    return float(alpha[first][:, second].mean())
+""",
+        "points": 66,
+    },
+    "complete linkage as the best cut": {
+        "bipartition": """
+def bipartition(alpha):
+    upper = np.triu_indices(len(alpha), 1)
+    links = hierarchy.linkage(1 - alpha.numpy()[upper], "complete")
+    side = hierarchy.cut_tree(links, 2)[:, 0]
+    return np.flatnonzero(side == 0).tolist(), np.flatnonzero(side).tolist()
+""",
+        "points": 58,
+    },
+    "the least similar pair as seeds": {
+        "bipartition": """
+def bipartition(alpha):
+    i, j = divmod(int(alpha.argmin()), len(alpha))
+    near = alpha[i] >= alpha[j]
+    near[i], near[j] = True, False
+    return near.nonzero()[:, 0].tolist(), (~near).nonzero()[:, 0].tolist()
+""",
+        "points": 58,
+    },
+    "every repeated listing reported": {
+        "problems": """
+def problems(clusters, m):
+    seen, several = set(), []
+    for cluster in clusters:
+        several += [i for i in cluster if i in seen]
+        seen |= set(cluster)
+    return sorted(several), sorted(set(range(m)) - seen)
+""",
+        "points": 67,
+    },
+    "torn groups without clients on both sides": {
+        "torn-groups": """
+def torn_groups(first, second, groups):
+    return sorted({groups[i] for i in first})
+""",
+        "points": 66,
+    },
+    "example on which both methods agree": {
+        "counterexample": """
+def counterexample():
+    return [0, 10, 20, 120, 130, 140], [0, 0, 0, 1, 1, 1]
+""",
+        "points": 62,
+    },
+    "example of the chapter": {
+        "counterexample": """
+def counterexample():
+    return [0, 15, 31, 48, 66, 85, 118, 130], [0, 0, 0, 0, 0, 0, 1, 1]
+""",
+        "points": 62,
+    },
+    "mean update not weighted": {
+        "decide": """
+def decide(updates, counts, torn_similarity, eps1, eps2, gamma_max):
+    if updates.mean(0).norm() >= eps1:
+        return "moving"
+    if updates.norm(dim=1).max() <= eps2:
+        return "content"
+    return "unsafe" if gamma_max >= ((1 - torn_similarity) / 2) ** 0.5 else "split"
+""",
+        "points": 65,
+    },
+    "mean of the lengths": {
+        "decide": """
+def decide(updates, counts, torn_similarity, eps1, eps2, gamma_max):
+    lengths = updates.norm(dim=1)
+    if (counts / counts.sum()) @ lengths >= eps1:
+        return "moving"
+    if lengths.max() <= eps2:
+        return "content"
+    return "unsafe" if gamma_max >= ((1 - torn_similarity) / 2) ** 0.5 else "split"
+""",
+        "points": 65,
+    },
+    "content when one client is": {
+        "decide": """
+def decide(updates, counts, torn_similarity, eps1, eps2, gamma_max):
+    if ((counts / counts.sum()) @ updates).norm() >= eps1:
+        return "moving"
+    if updates.norm(dim=1).min() <= eps2:
+        return "content"
+    return "unsafe" if gamma_max >= ((1 - torn_similarity) / 2) ** 0.5 else "split"
+""",
+        "points": 66,
+    },
+    "similarity in the place of the root": {
+        "decide": """
+def decide(updates, counts, torn_similarity, eps1, eps2, gamma_max):
+    if ((counts / counts.sum()) @ updates).norm() >= eps1:
+        return "moving"
+    if updates.norm(dim=1).max() <= eps2:
+        return "content"
+    return "unsafe" if gamma_max >= (1 - torn_similarity) / 2 else "split"
+""",
+        "points": 65,
+    },
+}
+
+FAILS["A3_cfl"] = {
+    "solution": set(),
+    "empty": set(tests("A3_cfl")),
+    "positions instead of ids": {"test-all-cuts"},
+    "one cut and no more": {"test-all-cuts"},
+    "inner products without lengths": {"test-cosine"},
+    "zero update gives NaN": {"test-cosine-zero"},
+    "mean of the torn pairs": {"test-torn"},
+    "complete linkage as the best cut": {"test-bipartition"},
+    "the least similar pair as seeds": {"test-bipartition"},
+    "every repeated listing reported": {"test-problems"},
+    "torn groups without clients on both sides": {"test-torn-groups"},
+    "example on which both methods agree": {"test-counterexample"},
+    "example of the chapter": {"test-counterexample"},
+    "mean update not weighted": {"test-moving"},
+    "mean of the lengths": {"test-moving"},
+    "content when one client is": {"test-content"},
+    "similarity in the place of the root": {"test-unsafe"},
+}
