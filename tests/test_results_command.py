@@ -50,6 +50,8 @@ for name in ("first", "second"):
     if name == "second" and Path("wait").exists():
         Path("wait").rename("hold")
     store.run(name, seed, {"m": 8}, compute)
+if Path("page").exists():
+    [][0]
 """
 
 
@@ -182,6 +184,24 @@ def test_a_failure_stops_it_and_says_where_to_look(small, how, why):
     assert err == said
     assert page.exists()
     assert records(small) == {}
+
+
+def test_a_page_that_lacks_other_runs_does_not_stop_the_seeds_of_one_experiment(small):
+    (small / "book" / "page").touch()
+    pages = small / "_build" / "results"
+    why = "stored, but the rest of the page fails (IndexError: list index out of range)"
+    lines = finish(start(small, seeds=("0", "1"), only="first")).splitlines()
+    assert lines[2:5] == [
+        "    first-m8-seed0: stored after T s",
+        f"    {why}, see {pages / '90_small-first-paper-seed0.ipynb'}",
+        "    T s: 90_small, preset paper, seed 0",
+    ]
+    assert list(records(small)) == ["first-m8-seed0", "first-m8-seed1"]
+
+    process = start(small)  # asked for all of the page, it has to come to its end
+    _, err = process.communicate(timeout=120)
+    assert process.returncode == 1
+    assert err.startswith("Failed with seed 0: IndexError: list index out of range\n")
 
 
 # ---------------------------------------------------------------- refused before any work

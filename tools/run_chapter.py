@@ -19,13 +19,15 @@ class Progress:
 
     def __init__(self, chapter: str):
         self.begin, self.line = f"{chapter} ", ""
+        self.last = ""  # of the lines passed on
 
     def write(self, text: str) -> None:
         """Take some text, which may end in the middle of a line."""
         *lines, self.line = (self.line + text).split("\n")
         for line in lines:
             if line.startswith(self.begin):
-                print(f"    {line.removeprefix(self.begin)}", flush=True)
+                self.last = line.removeprefix(self.begin)
+                print(f"    {self.last}", flush=True)
 
     def flush(self) -> None:
         """Do nothing: whole lines are out already."""
@@ -46,8 +48,10 @@ def check(notebook: Path, only: str) -> None:
 def run(notebook: Path, preset: str, only: str, seed: int) -> None:
     """Run the chapter with one seed; the executed copy goes to _build/results.
 
-    What the page claims of its own seed may fail with another: that is said, and stops nothing.
+    What the page claims of its own seed may fail with another, and a page that ran one experiment
+    may miss the runs of the others: that is said, and stops nothing.
     """
+    progress = Progress(notebook.stem)
     copy = notebook.parents[1] / "_build" / "results"
     copy.mkdir(parents=True, exist_ok=True)
     copy /= "-".join(filter(None, [notebook.stem, only, preset, f"seed{seed}.ipynb"]))
@@ -61,12 +65,15 @@ def run(notebook: Path, preset: str, only: str, seed: int) -> None:
             allow_error_names=["AssertionError"],
             extra_arguments=["--IPKernelApp.log_level=50"],  # the same for its process
             progress_bar=False,
-            stdout_file=Progress(notebook.stem),
+            stdout_file=progress,
             cwd=notebook.parent,
         )
     except papermill.PapermillExecutionError as error:  # of the last cell that failed
         if error.ename == "AssertionError":
             print(f"    a claim of the page fails with this seed, see {copy}", flush=True)
+        elif only and " stored" in progress.last:  # "stored after …" or "already stored"
+            why = f"{error.ename}: {error.evalue}"
+            print(f"    stored, but the rest of the page fails ({why}), see {copy}", flush=True)
         else:
             sys.exit(
                 f"Failed with seed {seed}: {error.ename}: {error.evalue}\n"
