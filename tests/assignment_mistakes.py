@@ -405,3 +405,171 @@ FAILS["A3_cfl"] = {
     "content when one client is": {"test-content"},
     "similarity in the place of the root": {"test-unsafe"},
 }
+
+# ---------------------------------------------------------------- A1, heterogeneity
+
+MISTAKES["A1_heterogeneity"] = {
+    "solution": {"points": 70},
+    "empty": {**empty("A1_heterogeneity"), "points": 0},
+    "rounding loses images": {
+        "deal": """
+def deal(y, shares):
+    hands = [[] for _ in shares]
+    for c in range(shares.shape[1]):
+        rows, first = (y == c).nonzero()[:, 0], 0
+        for i, hand in enumerate(hands):
+            number = int(float(shares[i, c]) * len(rows))
+            hand.append(rows[first : first + number])
+            first += number
+    return [torch.cat(hand) for hand in hands]
+""",
+        "points": 64,
+    },
+    "images drawn with replacement": {
+        "deal": """
+def deal(y, shares):
+    random = torch.Generator().manual_seed(0)
+    hands = [[] for _ in shares]
+    for c in range(shares.shape[1]):
+        rows = (y == c).nonzero()[:, 0]
+        for i, hand in enumerate(hands):
+            number = round(float(shares[i, c]) * len(rows))
+            picked = torch.randint(len(rows), (number,), generator=random)
+            hand.append(rows[picked])
+    return [torch.cat(hand) for hand in hands]
+""",
+        "points": 64,
+    },
+    "shares ignored": {
+        "deal": """
+def deal(y, shares):
+    return list(torch.arange(len(y)).tensor_split(len(shares)))
+""",
+        "points": 65,
+    },
+    "mean of shares instead of all points": {
+        "label-skew": """
+def label_skew(labels, classes):
+    own = torch.stack([y.bincount(minlength=classes) / len(y) for y in labels])
+    return (own - own.mean(0)).abs().sum(1) / 2
+""",
+        "points": 67,
+    },
+    "distance not halved": {
+        "label-skew": """
+def label_skew(labels, classes):
+    counts = torch.stack([y.bincount(minlength=classes) for y in labels])
+    own = counts / counts.sum(1, keepdim=True)
+    return (own - counts.sum(0) / counts.sum()).abs().sum(1)
+""",
+        "points": 61,
+    },
+    "plain mean of the models": {
+        "average": """
+def weighted_average(thetas, counts):
+    return thetas.mean(0)
+""",
+        "points": 65,
+    },
+    "each client compared with itself": {
+        "cosine": """
+def mean_cosine(updates):
+    unit = updates / updates.norm(dim=1, keepdim=True)
+    return float((unit @ unit.T).mean())
+""",
+        "points": 64,
+    },
+    "accuracy over all images": {
+        "accuracies": """
+def client_accuracies(theta, clients):
+    hits = [((x @ theta).argmax(1) == y).float() for x, y in clients]
+    return torch.cat(hits).mean().expand(len(clients))
+""",
+        "points": 64,
+    },
+    "the two means are one": {
+        "fairness": """
+def fairness(accuracy, counts):
+    return {
+        "client mean": float(accuracy.mean()),
+        "image mean": float(accuracy.mean()),
+        "worst": float(accuracy.min()),
+        "spread": float(accuracy.std(unbiased=False)),
+    }
+""",
+        "points": 65,
+    },
+    "worst is the client with the fewest images": {
+        "fairness": """
+def fairness(accuracy, counts):
+    return {
+        "client mean": float(accuracy.mean()),
+        "image mean": float((accuracy * counts).sum() / counts.sum()),
+        "worst": float(accuracy[counts.argmin()]),
+        "spread": float(accuracy.std(unbiased=False)),
+    }
+""",
+        "points": 67,
+    },
+    "spread of a sample": {
+        "fairness": """
+def fairness(accuracy, counts):
+    return {
+        "client mean": float(accuracy.mean()),
+        "image mean": float((accuracy * counts).sum() / counts.sum()),
+        "worst": float(accuracy.min()),
+        "spread": float(accuracy.std()),
+    }
+""",
+        "points": 67,
+    },
+    "two groups only": {
+        "group-gap": """
+def group_gap(accuracy, groups):
+    return float((accuracy[groups == 0].mean() - accuracy[groups == 1].mean()).abs())
+""",
+        "points": 65,
+    },
+    "margin forgotten": {
+        "better-alone": """
+def better_alone(together, alone, margin=0.0):
+    return (alone > together).nonzero()[:, 0].tolist()
+""",
+        "points": 65,
+    },
+    "ceiling of two equal groups": {
+        "ceiling": """
+def ceiling(names, shares):
+    return 1 - float((names[0] != names[1]).float().mean()) / 2
+""",
+        "points": 64,
+    },
+    "the model follows the largest group": {
+        "ceiling": """
+def ceiling(names, shares):
+    leader = names[shares.argmax()]
+    return float((shares @ (names == leader).float()).mean())
+""",
+        "points": 64,
+    },
+}
+
+FAILS["A1_heterogeneity"] = {
+    "solution": set(),
+    "empty": set(tests("A1_heterogeneity")),
+    "rounding loses images": {"test-deal-once"},
+    "images drawn with replacement": {"test-deal-once"},
+    "shares ignored": {"test-deal-shares"},
+    "mean of shares instead of all points": {"test-label-skew-pooled"},
+    "distance not halved": {"test-label-skew", "test-label-skew-pooled"},
+    "plain mean of the models": {"test-average"},
+    "each client compared with itself": {"test-cosine"},
+    "accuracy over all images": {"test-accuracies"},
+    "the two means are one": {"test-means"},
+    "worst is the client with the fewest images": {"test-worst"},
+    "spread of a sample": {"test-spread"},
+    "two groups only": {"test-group-gap"},
+    "margin forgotten": {"test-better-alone"},
+    "ceiling of two equal groups": {"test-ceiling-many"},
+    "the model follows the largest group": {"test-ceiling-many"},
+}
