@@ -5,7 +5,7 @@ PRESET ?= paper
 SEEDS ?= 0
 HOUSE = $(PYTHON) tools/house.py
 
-.PHONY: help book test test-colab test-deployment results bench serve repository clean
+.PHONY: help book test test-colab test-deployment assignments grade results bench serve repository clean
 help: ## Say what each target does
 	@sed -n 's/^\([a-z-]*\):.*## /make \1: /p' Makefile
 
@@ -20,6 +20,12 @@ test-colab: ## Run each notebook alone, from the built wheel, as on Colab
 
 test-deployment: ## Run the algorithms in Flower's own programs on this machine, and kill some
 	@$(HOUSE) test-deployment
+
+assignments: ## Make the assignments' student zip and instructor pack
+	@$(HOUSE) assignments
+
+grade: ## Grade submissions in a sandbox: SUBMISSIONS=folder OUT=folder UNSAFE=1
+	@$(HOUSE) grade "$(SUBMISSIONS)" $(if $(OUT),--out "$(OUT)") $(if $(UNSAFE),--unsafe)
 
 results: ## Run a chapter's long experiments, store what is missing: CHAPTER=… SEEDS="0 1 2"
 	@$(HOUSE) results "$(CHAPTER)" --preset "$(PRESET)" --seeds $(SEEDS) --only "$(ONLY)"

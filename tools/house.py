@@ -214,6 +214,24 @@ def bench(threads: int) -> None:
     python("benchmarks/run.py", "--threads", threads)
 
 
+# ---------------------------------------------------------------- assignments
+
+
+def assignments() -> None:
+    """Make the student zip and the instructor pack in _build/assignments."""
+    setup()
+    python("tools/assignments.py")
+
+
+def grade(options: list[str]) -> None:
+    """Grade a folder of submissions; `--help` after it says with which options."""
+    setup()
+    command = [str(word) for word in (PYTHON, ROOT / "tools" / "grading.py", *options)]
+    if os.name == "nt":
+        sys.exit("Grading needs Linux, where bubblewrap keeps submissions apart.")
+    os.execv(PYTHON, command)  # one process, so that whoever stops it stops the work
+
+
 # ---------------------------------------------------------------- tests
 
 
@@ -376,7 +394,7 @@ def main() -> None:
     """Run the subcommand named on the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     commands = parser.add_subparsers(dest="command", required=True)
-    for action in (setup, book, test, test_colab, test_deployment, sync):
+    for action in (setup, book, assignments, test, test_colab, test_deployment, sync):
         name = action.__name__.replace("_", "-")
         commands.add_parser(name, help=action.__doc__.splitlines()[0]).set_defaults(action=action)
     served = commands.add_parser("serve", help=serve.__doc__)
@@ -391,9 +409,12 @@ def main() -> None:
     measured = commands.add_parser("bench", help=bench.__doc__)
     measured.add_argument("--threads", type=int, default=os.cpu_count())
     measured.set_defaults(action=bench)
+    commands.add_parser("grade", help=grade.__doc__)
     named = commands.add_parser("repository", help=repository.__doc__)
     named.add_argument("url")
     named.set_defaults(action=repository)
+    if sys.argv[1:2] == ["grade"]:  # argparse would keep options such as --help to itself
+        return grade(sys.argv[2:])
     options = vars(parser.parse_args())
     del options["command"]
     options.pop("action")(**options)

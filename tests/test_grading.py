@@ -1,0 +1,603 @@
+"""The grader: what it reads, what it runs, what it keeps away, what it reports."""
+
+import csv
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import assignments
+import grading
+import house
+import nbformat
+import pytest
+import sandbox
+import small_assignment as small
+from nbgrader.api import Gradebook
+
+LIMITS = sandbox.Limits(cell=3.0, total=60.0, memory=500, processes=24, folder=20)
+
+
+@pytest.fixture(autouse=True)
+def source(tmp_path, monkeypatch) -> Path:
+    """One small assignment instead of the book's."""
+    folder = tmp_path / "assignments"
+    small.write(folder)
+    monkeypatch.setattr(assignments, "SOURCE", folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory) -> Path:
+    """An empty course with its gradebook, which nbgrader takes seconds to make."""
+    root = tmp_path_factory.mktemp("made")
+    small.write(root / "assignments")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(assignments, "SOURCE", root / "assignments")
+        assignments.generate(root / "course", [small.NAME])
+    return root / "course"
+
+
+@pytest.fixture(scope="module")
+def working():
+    """Skip where there can be no sandbox."""
+    why = sandbox.unavailable()
+    if why:
+        pytest.skip(f"no sandbox: {why}")
+
+
+class Class:
+    """A folder of submissions and what came of them."""
+
+    def __init__(self, root: Path, made: Path):
+        self.folder, self.out = root / "class", root / "graded"
+        self.folder.mkdir()
+        shutil.copytree(made, self.out)
+        self.released = assignments.released(made, small.NAME)
+
+    def hand_in(self, student: str, notebook: object = None, name: str = small.NAME, **answers):
+        path = self.folder / student / f"{name}.ipynb"
+        path.parent.mkdir(exist_ok=True)
+        if not isinstance(notebook, str):
+            notebook = json.dumps(notebook or small.solved(self.released, **answers))
+        path.write_text(notebook)
+
+    def grade(self, **options) -> dict[str, grading.Result]:
+        asked = {"chosen": [small.NAME], "limits": LIMITS, "unsafe": False, "jobs": 2} | options
+        results = grading.grade(self.folder, self.out, **asked)
+        return {result.student: result for result in results}
+
+    def table(self, name: str = "grades") -> list[dict]:
+        with (self.out / f"{name}.csv").open(newline="", encoding="utf-8") as file:
+            return list(csv.DictReader(file))
+
+    def page(self, student: str) -> str:
+        return (self.out / "reports" / f"{student}.html").read_text(encoding="utf-8")
+
+
+@pytest.fixture
+def course(tmp_path, made) -> Class:
+    return Class(tmp_path, made)
+
+
+def points(result: grading.Result) -> list[float | None]:
+    """Give the points of both functions and of the explanation."""
+    assert not result.refused, result.refused
+    return [test.points for test in result.tests]
+
+
+# ---------------------------------------------------------------- points
+
+
+@pytest.mark.usefixtures("working")
+def test_each_answer_gets_the_points_it_should_and_a_diagnosis(course):
+    handed_out = nbformat.v4.new_notebook(cells=course.released)
+    course.hand_in("solved")
+    course.hand_in("stub", json.loads(nbformat.writes(handed_out)))
+    course.hand_in("wrong", total="def total(values):\n    return max(values, default=0)")
+    course.hand_in("forgot", mean="def mean(values):\n    return sum(values) / len(values)")
+    course.hand_in("strange", mean="def mean(values):\n    return 2")
+    course.hand_in("broken", mean="def mean(values:\n")
+    course.hand_in("missing", total=f"import no_such_package\n{small.FIRST}")
+    course.hand_in("magic", total=f"%matplotlib inline\n{small.FIRST}")
+    found = course.grade()
+    assert {name: points(result) for name, result in found.items()} == {
+        "solved": [3, 5, None],
+        "stub": [0, 0, 0],  # the explanation too was left as it was handed out
+        "wrong": [0, 5, None],
+        "forgot": [3, 0, None],
+        "strange": [3, 0, None],
+        "broken": [3, 0, None],
+        "missing": [0, 5, None],
+        "magic": [3, 5, None],
+    }
+    told = {name: [test.message for test in result.tests] for name, result in found.items()}
+    assert told["solved"] == ["", "", ""]
+    assert told["wrong"][0] == "The total of 1 and 2 is 3, not 2."
+    assert told["strange"][1] == f"{small.SECRET}: the mean stays 0, it is 2."
+    assert told["forgot"][1] == "a hidden test of this task fails: it raises ZeroDivisionError"
+    assert told["stub"][0] == "NotImplementedError"
+    assert "no_such_package" in found["missing"].errors[0]
+    assert "SyntaxError" in found["broken"].errors[0]
+    assert {result.status for result in found.values()} == {"graded"}
+
+    rows = {row["student"]: row for row in course.table()}
+    assert rows["solved"]["points"], rows["solved"]["of"] == ("8", "10")
+    assert rows["solved"]["to mark"] == "2"
+    assert rows["stub"]["points"] == "0"
+    assert "The total of 1 and 2 is 3, not 2." in course.page("wrong")
+    hidden = assignments.secrets(small.NAME)["tests"]
+    for name in found:
+        assert not [line for line in assignments.lines(hidden) if line in course.page(name)]
+
+
+@pytest.mark.usefixtures("working")
+def test_a_number_at_the_end_of_a_test_is_worth_so_many_points(course, source):
+    path = source / small.NAME / f"{small.NAME}.ipynb"
+    nb = nbformat.read(path, 4)
+    nb.cells[4].source = "min(total([1]), 9) + 0.5"
+    nbformat.write(nb, path)
+    course.hand_in("half")
+    course.hand_in("more", total="def total(values):\n    return 8")
+    found = course.grade()
+    assert points(found["half"])[0] == 1.5
+    assert points(found["more"])[0] == 3
+
+
+@pytest.mark.usefixtures("working")
+def test_tests_see_the_names_as_they_were_at_their_place(course):
+    course.hand_in("reuses", mean=f"total = found + 1\n{small.SECOND}")
+    assert points(course.grade()["reuses"]) == [3, 5, None]
+
+
+@pytest.mark.usefixtures("working")
+def test_marks_by_hand_reach_the_table(course):
+    course.hand_in("solved")
+    course.grade()
+    with Gradebook(f"sqlite:///{course.out / 'gradebook.db'}") as gradebook:
+        mark = gradebook.find_grade("why", small.NAME, small.NAME, "solved")
+        assert mark.needs_manual_grade
+        mark.manual_score, mark.needs_manual_grade = 1.5, False
+        gradebook.db.commit()
+    found = course.grade()["solved"]
+    assert points(found) == [3, 5, 1.5]
+    (row,) = course.table()
+    assert (row["points"], row["to mark"]) == ("9.5", "0")
+
+
+# ---------------------------------------------------------------- hostile and broken ones
+
+LOOP = "while True:\n    pass"
+STUBBORN = "while True:\n    try:\n        while True:\n            pass\n    except BaseException:\n        "
+STUBBORN += "continue"
+FORK = """\
+import os, time
+for _ in range(300):
+    if os.fork() == 0:
+        time.sleep(60)
+        os._exit(0)
+"""
+HOG = "hog = [bytearray(50_000_000) for _ in range(1000)]"
+SHARED = "import mmap\nhog = mmap.mmap(-1, 2_000_000_000)\nfor i in range(0, len(hog), 4096):\n    hog[i] = 1"
+READ = """\
+import gc, inspect, os, sys
+said = []
+for folder, _, files in os.walk("/"):
+    if folder.startswith(("/proc", "/usr", "/sys")) or "site-packages" in folder or ".pyenv" in folder:
+        continue
+    for name in files:
+        try:
+            text = open(os.path.join(folder, name), errors="replace").read()
+        except OSError:
+            continue
+        if "Nobody in " + "a cluster" in text:
+            said.append(folder + name)
+print("found", said, [cell for cell in In if "Nobody in " + "a cluster" in cell])
+def mean(values):
+    frame = sys._getframe(1)
+    while frame:
+        for value in frame.f_locals.values():
+            if "Nobody in " + "a cluster" in str(value):
+                print(value)
+                raise ValueError(str(value))
+        frame = frame.f_back
+    return sum(values) / len(values)
+"""
+FORGE = """\
+import json, os, sys
+from multiprocessing.connection import Connection
+def mean(values):
+    channel = Connection(int(sys.argv[1]))
+    channel.send_bytes(json.dumps({"error": None, "output": "", "value": None, "nonce": "0"}).encode())
+    os._exit(0)
+"""
+
+
+@pytest.mark.usefixtures("working")
+def test_hostile_ones_get_what_they_earn_and_stop_nobody(course, tmp_path):
+    own = tmp_path / "own"
+    own.mkdir()
+    listener = socket.create_server(("127.0.0.1", 0))
+    listener.settimeout(0.1)
+    port = listener.getsockname()[1]
+    write = f"import os\nos.makedirs({str(own)!r})\nopen({str(own / 'x')!r}, 'w').write('x')\n"
+    call = f"import socket\nsocket.create_connection(('127.0.0.1', {port}), 2)\n"
+    given_up = {
+        "loop": LOOP,
+        "fork": FORK,
+        "hog": HOG,
+        "write": write,
+        "call": call,
+        "fill": "open('big', 'wb').write(b'0' * 50_000_000)",
+        "flood": "print('x' * 10_000_000)",
+        "exit": "raise SystemExit",
+    }
+    for name, code in given_up.items():  # the function is defined before: only the cell fails
+        course.hand_in(name, total=f"{small.FIRST}\n\n{code}")
+    course.hand_in(
+        "slow", total=f"def total(values):\n    {LOOP}".replace("\n    pass", "\n        pass")
+    )
+    course.hand_in("stubborn", mean=f"{small.SECOND}\n\n{STUBBORN}")
+    course.hand_in("shared", mean=f"{small.SECOND}\n\n{SHARED}")
+    course.hand_in("ended", mean="import os\nos._exit(0)")
+    course.hand_in("quits", mean="import os\ndef mean(values):\n    os._exit(0)")
+    course.hand_in("reader", mean=READ)
+    course.hand_in("forger", mean=FORGE)
+    course.hand_in("patcher", total=f"import math\nmath.isclose = bool\n{small.FIRST}")
+    course.hand_in("last")
+    course.hand_in("text", "no notebook at all")
+    course.hand_in("binary", "\0\1\2")
+    course.hand_in("deep", "[" * 100_000)
+    course.hand_in("list", "[]")
+    course.hand_in("newer", small.solved(course.released) | {"nbformat": 5, "nbformat_minor": 0})
+    course.hand_in("minor", small.solved(course.released) | {"nbformat_minor": 99})
+    begun = time.monotonic()
+    found = course.grade()
+    print(f"{len(found)} submissions in {time.monotonic() - begun:.1f} s")
+
+    for name in given_up:
+        assert points(found[name]) == [3, 5, None], name
+        if name not in ("flood", "write"):  # the second wrote to a /tmp of its own
+            assert found[name].errors, name
+    assert points(found["slow"]) == [0, 5, None]
+    assert (
+        found["slow"].tests[0].message == "a hidden test of this task fails: it ran longer than 3 s"
+    )
+    for name in ("stubborn", "shared", "ended"):
+        assert points(found[name]) == [3, 0, None], name
+        assert found[name].status == "graded, needs a look"
+    assert "did not let itself be stopped" in found["stubborn"].looks[0]
+    assert "more than 500 MB of memory" in found["shared"].looks[0]
+    assert "ended by itself" in found["ended"].looks[0]
+    for name in ("quits", "reader", "forger"):
+        assert points(found[name])[:2] == [3, 0], name
+    assert points(found["patcher"]) == [3, 5, None]
+    assert found["patcher"].looks == ["its code replaces math.isclose"]
+    assert points(found["last"]) == [3, 5, None]
+
+    assert not (own / "x").exists()
+    with pytest.raises(TimeoutError):
+        listener.accept()
+    listener.close()
+    executed = course.out / "autograded" / "reader" / small.NAME / f"{small.NAME}.ipynb"
+    (cell,) = [
+        c for c in nbformat.read(executed, 4).cells if c.metadata.nbgrader.grade_id == "mean"
+    ]
+    assert cell.outputs[0].text == "found [] []\n"
+    assert small.SECRET not in course.page("reader")
+    assert "its code uses _getframe" in found["reader"].looks
+
+    for name in ("text", "binary", "deep", "list"):
+        assert found[name].refused.startswith("it is no notebook"), name
+    assert "of format 5.0; this grader reads formats up to 4." in found["newer"].refused
+    assert points(found["minor"]) == [3, 5, None]
+    assert "newer than 4." in found["minor"].looks[0]
+    rows = {row["student"]: row for row in course.table()}
+    assert rows["text"]["points"] == ""
+    assert rows["text"]["status"] == "not graded"
+    assert "Not graded" in course.page("newer")
+
+
+@pytest.mark.usefixtures("working")
+def test_what_the_sandbox_sees(monkeypatch):
+    monkeypatch.setenv("MY_TOKEN", "1")
+    with sandbox.Sandbox(LIMITS) as box:
+
+        def value(code: str) -> float:
+            done = box.run(code)
+            assert done["error"] is None, done["error"]
+            return done["value"]
+
+        assert value("import os; len(os.listdir('.'))") <= 4  # IPython's own folders
+        assert value(f"int(os.path.exists({str(house.ROOT / 'README.md')!r}))") == 0
+        assert value(f"int(os.path.exists({str(house.ROOT / 'book' / 'intro.md')!r}))") == 0
+        assert value("int('MY_TOKEN' in os.environ)") == 0
+        assert value("int(os.getuid() == 0)") == 0
+        assert value("sum(name.isdigit() for name in os.listdir('/proc'))") <= 3
+        assert value("len(os.listdir('/sys')) if os.path.exists('/sys') else 0") == 0
+        for path in ("/", "/usr", "/etc", "/sandbox", str(house.ROOT / "clusterfl_core"), "/dev"):
+            done = box.run(f"open({path + '/new'!r}, 'w')")
+            assert done["error"]["name"] in ("OSError", "PermissionError"), path
+
+
+@pytest.mark.usefixtures("working")
+def test_too_many_processes_in_spite_of_the_kernel_are_ended_from_outside(monkeypatch):
+    monkeypatch.setattr(sandbox, "kernel_counts_processes", lambda: False)
+    with sandbox.Sandbox(LIMITS) as box:
+        with pytest.raises(sandbox.Stopped, match="more than 24 processes"):
+            box.run(FORK + "time.sleep(2)")
+        assert box.process.wait(10) != 0
+
+
+@pytest.mark.parametrize(
+    "reply",
+    ["b''", "b'{'", "b'[1]'", "b'null'", "b'[' * 100_000", f"b'x' * {sandbox.MESSAGE + 1}"],
+)
+@pytest.mark.usefixtures("working")
+def test_nonsense_from_inside_ends_the_sandbox(reply):
+    lie = (
+        "import os, sys, time\nfrom multiprocessing.connection import Connection\n"
+        f"Connection(os.dup(int(sys.argv[1]))).send_bytes({reply})\ntime.sleep(2)"
+    )
+    with sandbox.Sandbox(LIMITS) as box, pytest.raises(sandbox.Stopped, match="no answer"):
+        box.run(lie)
+
+
+# ---------------------------------------------------------------- lost metadata
+
+
+def bare(notebook: dict, ids: bool = True) -> dict:
+    """Take the metadata away, and the ids too."""
+    for cell in notebook["cells"]:
+        cell["metadata"] = {}
+        if not ids:
+            del cell["id"]
+    return notebook if ids else notebook | {"nbformat_minor": 4}
+
+
+@pytest.mark.usefixtures("working")
+def test_lost_metadata_is_said_and_costs_nothing_that_can_be_recognised(course):
+    good = lambda **answers: small.solved(course.released, **answers)  # noqa: E731
+    course.hand_in("bare", bare(good()))
+    course.hand_in("no-ids", bare(good(), ids=False))
+    course.hand_in("wrong", bare(good(total="def total(values):\n    return 0"), ids=False))
+    cut = good()
+    cut["cells"] = [c for c in cut["cells"] if not c["id"].startswith("test-")]
+    course.hand_in("cut", cut)
+    only = good()
+    only["cells"] = [c for c in bare(only, ids=False)["cells"] if "def " in c["source"]]
+    course.hand_in("only", only)
+    twice = good()
+    twice["cells"] += [twice["cells"][2] | {"id": "again"}]
+    course.hand_in("twice", twice)
+    edited = good(total="def total(values):\n    return 0")
+    edited["cells"][3]["source"] = "pass"
+    edited["cells"][3]["metadata"]["nbgrader"]["points"] = 100
+    course.hand_in("edited", edited)
+    text = good()
+    text["cells"][5] = {k: v for k, v in text["cells"][5].items() if k != "outputs"}
+    text["cells"][5] |= {"cell_type": "markdown"}
+    course.hand_in("text", text)
+    foreign = good()
+    foreign["cells"][1]["metadata"]["nbgrader"]["grade_id"] = "from-elsewhere"
+    course.hand_in("foreign", foreign)
+    found = course.grade()
+    assert {name: points(result)[:2] for name, result in found.items()} == {
+        "bare": [3, 5],
+        "no-ids": [3, 5],
+        "wrong": [0, 5],
+        "cut": [3, 5],
+        "only": [3, 5],
+        "twice": [3, 5],
+        "edited": [0, 5],
+        "text": [3, 5],
+        "foreign": [3, 5],
+    }
+    looks = {name: "\n".join(result.looks) for name, result in found.items()}
+    assert "cell test-mean had lost its metadata and was recognised by its id" in looks["bare"]
+    assert "cell test-mean had lost its metadata and was recognised by its text" in looks["no-ids"]
+    assert "cell mean had lost its metadata and was recognised by its first line" in looks["no-ids"]
+    assert "cell why had lost its metadata and was recognised by its place" in looks["no-ids"]
+    assert "cell test-mean is missing; it was put back" in looks["cut"]
+    assert "cell total is there twice" in looks["twice"]
+    assert "cell test-mean was turned into markdown" in looks["text"]
+    assert "'from-elsewhere', which this assignment does not have" in looks["foreign"]
+    assert looks["edited"] == ""  # a locked cell is put back, whatever was written there
+    marked = {row["student"]: row["status"] for row in course.table()}
+    assert marked.pop("edited") == "graded"
+    assert set(marked.values()) == {"graded, needs a look"}
+
+
+# ---------------------------------------------------------------- the folder
+
+
+def test_what_is_no_submission_is_reported(course, tmp_path):
+    (course.folder / "loose.ipynb").write_text("{}")
+    (course.folder / "empty").mkdir()
+    (course.folder / "=1+1").mkdir()
+    course.hand_in("named", name="s1_smal")
+    course.hand_in("other", name="homework")
+    (course.folder / "linked").mkdir()
+    (course.folder / "linked" / f"{small.NAME}.ipynb").symlink_to("/etc/passwd")
+    (course.folder / ".hidden").mkdir()
+    found, wrong = grading.submissions(course.folder, [small.NAME])
+    assert found == []
+    told = {(result.student, result.assignment): result.refused for result in wrong}
+    assert set(told) == {
+        ("", "loose.ipynb"),
+        ("empty", "-"),
+        ("", "=1+1"),
+        ("named", "s1_smal.ipynb"),
+        ("other", "homework.ipynb"),
+        ("linked", f"{small.NAME}.ipynb"),
+    }
+    assert f"name it {small.NAME}.ipynb" in told["named", "s1_smal.ipynb"]
+    assert told["other", "homework.ipynb"].endswith("left out")
+    grading.write(course.out, wrong)
+    assert "'=1+1" in [row["assignment"] for row in course.table()]
+    assert "nothing was handed in" in course.page("empty")
+
+
+def test_reports_escape_what_students_write():
+    evil = "<script>alert(1)</script>"
+    result = grading.Result("a", "S1", looks=[evil], errors=[evil])
+    result.tests = [grading.Test("t", 1, evil, points=0)]
+    assert evil not in grading.report("a", [result])
+    assert "&lt;script&gt;" in grading.report("a", [result])
+
+
+@pytest.mark.usefixtures("working")
+def test_graded_once_they_are_not_graded_again_until_something_changes(course, monkeypatch):
+    course.hand_in("one")
+    course.hand_in("two")
+    before = course.grade()
+    runs = []
+    execute = grading.execute
+    monkeypatch.setattr(
+        grading, "execute", lambda *a, **k: [runs.append(a[2].student), execute(*a, **k)]
+    )
+    assert points(course.grade()["one"]) == points(before["one"])
+    assert runs == []
+    course.hand_in("two", total="def total(values):\n    return 0")
+    assert points(course.grade()["two"]) == [0, 5, None]
+    assert runs == ["two"]
+
+
+@pytest.mark.usefixtures("working")
+def test_a_failing_grader_is_said_and_stops_nobody(course, monkeypatch):
+    course.hand_in("one")
+    course.hand_in("two")
+    save = grading.Course.save
+
+    def fail(self, nb, result):
+        if result.student == "one":
+            raise OSError("the disk is full")
+        save(self, nb, result)
+
+    monkeypatch.setattr(grading.Course, "save", fail)
+    found = course.grade()
+    assert found["one"].refused == "the grader failed on it: OSError: the disk is full"
+    assert points(found["two"]) == [3, 5, None]
+
+
+def command(course: Class, *options: str) -> list[str]:
+    """Return the grader's command for the small assignment."""
+    code = (
+        "import sys, assignments, grading; from pathlib import Path;"
+        "assignments.SOURCE = Path(sys.argv.pop(1)); grading.main()"
+    )
+    words = [str(assignments.SOURCE), str(course.folder), "--out", str(course.out), *options]
+    return [sys.executable, "-c", code, *words]
+
+
+PATHS = os.pathsep.join([str(house.ROOT / "tools"), str(house.ROOT)])
+
+
+@pytest.mark.usefixtures("working")
+@pytest.mark.skipif(not Path("/proc").exists(), reason="looks processes up in /proc")
+def test_stopped_it_keeps_what_is_graded_leaves_no_process_and_goes_on(course):
+    course.hand_in("a-quick")
+    course.hand_in("b-slow", total=f"{small.FIRST}\nimport time\ntime.sleep(50)")
+    words = command(course, "--cell", "60", "--jobs", "1")
+    env = os.environ | {"PYTHONPATH": PATHS}
+    with subprocess.Popen(
+        words, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as run:
+        lines = iter(run.stdout.readline, "")
+        assert any("a-quick" in line for line in lines)
+        time.sleep(1)
+        inside = sandbox.family(run.pid)[1:]
+        assert inside
+        run.send_signal(signal.SIGTERM)
+        _, err = run.communicate(timeout=30)
+    assert run.returncode == 1
+    assert err.startswith("Stopped; what is graded is kept in ")
+    end = time.monotonic() + 10
+    while any(Path(f"/proc/{pid}/exe").exists() for pid in inside):
+        assert time.monotonic() < end, "a process lives on"
+        time.sleep(0.1)
+    assert [row["student"] for row in course.table()] == ["a-quick"]
+    course.hand_in("b-slow")
+    done = subprocess.run(words, env=env, capture_output=True, text=True, timeout=100)
+    assert done.returncode == 0, done.stderr
+    assert f"a-quick {small.NAME}: 8 of 10, 2 to mark (as before)" in done.stdout
+    assert f"b-slow {small.NAME}: 8 of 10, 2 to mark" in done.stdout
+
+
+def test_without_a_sandbox_it_grades_only_if_told(course, monkeypatch):
+    course.hand_in("solved")
+    course.hand_in("hog", total=f"{small.FIRST}\n{SHARED}")
+    arguments = [str(course.folder), "--out", str(course.out)]
+    monkeypatch.setattr(shutil, "which", lambda name: None)
+    with pytest.raises(SystemExit, match=r"There is no sandbox: bubblewrap .* say --unsafe"):
+        grading.main(arguments)
+    assert not (course.out / "grades.csv").exists()
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        grading.main([*arguments, "--unsafe", "--memory", "500"])
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    rows = {row["student"]: row for row in course.table()}
+    assert rows["solved"]["points"] == "8"
+    assert rows["hog"]["points"] == "0"
+    assert "more than 500 MB" in rows["hog"]["notes"]
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["{root}/none"], "SUBMISSIONS must be a folder; '.*none' is none"),
+        ([""], "SUBMISSIONS must be a folder; '' is none"),
+        (["{root}/class", "--only", "A9"], "There is no assignment 'A9': choose among S1_small"),
+        (["{root}/class", "--cell", "0"], "--cell must be above 0, not 0"),
+        (["{root}/class", "--jobs", "-1"], "--jobs must be above 0, not -1"),
+        (["{root}/class", "--out", "{root}/class/x"], "The results cannot be kept in"),
+        (["{root}/class", "--unsafe"], "There is no submission in .*class: put STUDENT/ASSIGN"),
+    ],
+)
+def test_bad_input_is_said_in_one_sentence(tmp_path, options, said):
+    (tmp_path / "class").mkdir()
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        with pytest.raises(SystemExit, match=said):
+            grading.main([option.format(root=tmp_path) for option in options])
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert [path.name for path in tmp_path.iterdir() if "graded" in path.name] == []
+
+
+def test_a_changed_assignment_wants_another_folder(course, source):
+    course.hand_in("solved")
+    made = grading.Course(course.out, [small.NAME])
+    made.prepare(
+        course.folder / "solved" / f"{small.NAME}.ipynb", grading.Result("solved", small.NAME)
+    )
+    path = source / small.NAME / f"{small.NAME}.ipynb"
+    nb = nbformat.read(path, 4)
+    del nb.cells[-1]
+    nbformat.write(nb, path)
+    with pytest.raises(SystemExit, match="choose another OUT"):
+        grading.Course(course.out, [small.NAME])
+
+
+def test_messages_of_hidden_tests_are_told_only_as_their_author_wrote_them():
+    source = 'x = 1\nassert x == 2, f"The value is {x}, too small."\nassert x, "y"'
+    told = [p for p in assignments.messages(source) if p.fullmatch("The value is 1, too small.")]
+    assert len(told) == 1
+    for other in (source, "y", "The value is " + "z" * 100 + ", too small."):
+        assert not any(pattern.fullmatch(other) for pattern in assignments.messages(source))
+
+
+def test_output_that_repeats_a_hidden_test_is_withheld(course):
+    made = grading.Course(course.out, [small.NAME])
+    (line,) = [line for line in made.hidden[small.NAME] if small.SECRET in line]
+    result = grading.Result("a", small.NAME)
+    assert made.withheld(f"see: {line}", result) == grading.WITHHELD
+    assert result.looks == ["its output repeats a hidden test"]
+    assert made.withheld("anything else", result) == "anything else"

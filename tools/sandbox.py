@@ -1,0 +1,345 @@
+"""A sandbox for the code of one submission: bubblewrap, limits, and a socket to talk through.
+
+Inside are Python, its packages, `clusterfl_core` and an empty folder that is gone afterwards; there
+is no network, no other file and no other process. `tools/sandbox_runner.py` runs there. The kernel
+limits the memory of each process and, with bubblewrap, the number of processes; a thread outside
+watches memory, processes and time of all together, and ends the sandbox that exceeds one.
+"""
+
+import contextlib
+import json
+import os
+import re
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import ClassVar
+
+ROOT = Path(__file__).resolve().parents[1]
+RUNNER = Path(__file__).with_name("sandbox_runner.py")
+FIRST_USER = 64_600  # of root's sandboxes: a user each, who owns nothing and runs nothing else
+MESSAGE = 1 << 20  # bytes that one answer may have
+WATCH = 0.1  # seconds between two looks
+MB = 1 << 20
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What one submission may use.
+
+    Attributes
+    ----------
+    cell : float
+        Seconds for one cell or one test; an error is raised in it after that.
+    total : float
+        Seconds for the whole submission, the start of Python included.
+    memory : int
+        MB, of all processes together, and of private data of any one.
+    processes : int
+        Processes (with bubblewrap also threads) at a time.
+    folder : int
+        MB in each of its own folder, /tmp and /dev/shm.
+    """
+
+    cell: float = 60.0
+    total: float = 600.0
+    memory: int = 3000
+    processes: int = 64
+    folder: int = 100
+
+
+class Stopped(Exception):
+    """The sandbox is gone; the message says why."""
+
+
+def kernel_counts_processes() -> bool:
+    """Return whether RLIMIT_NPROC can count the sandbox alone, not all of this user's processes."""
+    version = tuple(map(int, re.findall(r"\d+", os.uname().release)[:2]))
+    return os.getuid() == 0 or version >= (5, 14)  # since then it is counted a user namespace
+
+
+def readable() -> list[Path]:
+    """Return the folders that Python and its packages need, outer ones before those in them."""
+    folders = {Path("/usr"), Path(sys.base_prefix), Path(sys.prefix), ROOT / "clusterfl_core"}
+    folders |= {ROOT / "book" / "results"}  # the package's stored runs
+    folders |= {Path(p) for p in sys.path if Path(p).name in ("site-packages", "dist-packages")}
+    folders = {path.resolve() for path in folders} | folders  # .venv may be a link
+    return sorted(path for path in folders if path.is_dir())
+
+
+def bubblewrap(limits: Limits) -> list[str]:
+    """Return the command that makes the sandbox, up to the program that is to run in it."""
+    size = str(limits.folder * MB)
+    command = ["bwrap", "--die-with-parent", "--new-session", "--clearenv"]
+    if os.getuid() == 0:  # the runner becomes another user, for whom the kernel counts processes
+        command += [f"--unshare-{name}" for name in ("ipc", "pid", "net", "uts", "cgroup-try")]
+        command += ["--cap-drop", "ALL", "--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID"]
+    else:
+        command += ["--unshare-all", "--cap-drop", "ALL"]
+    command += ["--hostname", "sandbox", "--proc", "/proc", "--dev", "/dev"]
+    for name in ("/tmp", "/dev/shm", "/home/student"):  # first: what is needed may lie in /tmp
+        command += ["--perms", "1777", "--size", size, "--tmpfs", name]
+    for path in readable():
+        for parent in reversed(path.parents[:-1]):  # else made for root alone
+            command += ["--perms", "0755", "--dir", str(parent)]
+        command += ["--ro-bind", str(path), str(path)]
+    for name in ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"):
+        if Path(name).is_symlink():
+            command += ["--symlink", str(Path(name).readlink()), name]
+        else:
+            command += ["--ro-bind-try", name, name]
+    for name in ("/etc", "/sandbox"):
+        command += ["--perms", "0755", "--dir", name]
+    for name in ("/etc/ld.so.cache", "/etc/fonts", "/etc/localtime", "/etc/alternatives"):
+        command += ["--ro-bind-try", name, name]
+    command += ["--ro-bind", str(RUNNER), "/sandbox/runner.py"]
+    command += ["--remount-ro", "/dev", "--remount-ro", "/", "--chdir", "/home/student"]
+    for name, value in environment("/home/student", "/tmp").items():
+        command += ["--setenv", name, value]
+    return command
+
+
+def environment(home: str, temporary: str) -> dict[str, str]:
+    """Return the environment variables of the submission: nothing of the grader's own."""
+    return {
+        "PATH": os.pathsep.join([str(Path(sys.prefix) / "bin"), "/usr/bin", "/bin"]),
+        "HOME": home,
+        "TMPDIR": temporary,
+        "USER": "student",
+        "LANG": "C.UTF-8",
+        "PYTHONPATH": str(ROOT),
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "MPLBACKEND": "agg",
+        "OMP_NUM_THREADS": "1",
+        "OPENBLAS_NUM_THREADS": "1",
+        "MKL_NUM_THREADS": "1",
+    }
+
+
+def family(pid: int) -> list[int]:
+    """Return a process and all that descend from it, where /proc tells."""
+    found, waiting = [], [pid]
+    while waiting:
+        found.append(waiting.pop())
+        with contextlib.suppress(OSError):
+            for task in Path(f"/proc/{found[-1]}/task").iterdir():
+                waiting += map(int, (task / "children").read_text().split())
+    return found
+
+
+def memory(pid: int) -> int:
+    """Return a process's share of memory in bytes, pages that it shares with others divided."""
+    for name, field in (("smaps_rollup", "Pss"), ("status", "VmRSS")):
+        with contextlib.suppress(OSError):
+            found = re.search(
+                rf"^{field}:\s+(\d+) kB", Path(f"/proc/{pid}/{name}").read_text(), re.M
+            )
+            if found:
+                return int(found[1]) * 1024
+    return 0
+
+
+class Sandbox:
+    """One submission's process: send it cells and tests, read what came of them.
+
+    Parameters
+    ----------
+    limits : Limits
+        What it may use.
+    unsafe : bool
+        Run without bubblewrap: the code can then read, write and send what the grader can.
+    slot : int
+        A number that no other sandbox has at the same time.
+    """
+
+    alive: ClassVar[set["Sandbox"]] = set()
+
+    def __init__(self, limits: Limits, unsafe: bool = False, slot: int = 0):
+        self.limits, self.reason, self.folder = limits, "", None
+        end = time.monotonic() + limits.total
+        self.end = self.deadline = end
+        ours, theirs = socket.socketpair()
+        counted = not unsafe and kernel_counts_processes()
+        told = {
+            "memory": limits.memory * MB,
+            "processes": limits.processes if counted else None,
+            "folder": limits.folder * MB,
+            "user": FIRST_USER + slot if os.getuid() == 0 and not unsafe else 0,
+            "alone": not unsafe,
+        }
+        python = [str(Path(sys.prefix) / "bin" / "python"), "-B"]
+        tail = [str(theirs.fileno()), json.dumps(told)]
+        if unsafe:
+            self.folder = tempfile.mkdtemp(prefix="submission-")
+            command = [*python, str(RUNNER), *tail]
+            options = {"cwd": self.folder, "env": environment(self.folder, self.folder)}
+        else:
+            command = [*bubblewrap(limits), *python, "/sandbox/runner.py", *tail]
+            options = {"cwd": "/"}
+        self.said = tempfile.TemporaryFile()  # noqa: SIM115 (close() closes it)
+        self.process = subprocess.Popen(
+            command,
+            pass_fds=[theirs.fileno()],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=self.said,
+            start_new_session=True,
+            **options,
+        )
+        theirs.close()
+        self.alive.add(self)
+        self.channel = Connection(ours.detach())
+        self.watcher = threading.Thread(target=self.watch, daemon=True)
+        self.watcher.start()
+        try:
+            self.receive()
+        except Stopped as stopped:
+            self.close()
+            raise Stopped(f"it did not start: {stopped}") from None
+
+    def __enter__(self) -> "Sandbox":
+        return self
+
+    def __exit__(self, *error) -> None:
+        self.close()
+
+    def watch(self) -> None:
+        """End the sandbox when it is over a limit."""
+        limits = self.limits
+        while self.process.poll() is None:
+            now = time.monotonic()
+            if now > self.end:
+                self.stop(f"it ran longer than {limits.total:g} s in all")
+            elif now > self.deadline:
+                self.stop(
+                    f"a cell ran longer than {limits.cell:g} s and did not let itself be stopped"
+                )
+            else:
+                pids = family(self.process.pid)
+                # bubblewrap itself is two processes
+                if len(pids) - 2 > limits.processes:
+                    self.stop(f"it had more than {limits.processes} processes at a time")
+                elif sum(map(memory, pids)) > limits.memory * MB:
+                    self.stop(f"it used more than {limits.memory} MB of memory")
+            time.sleep(WATCH)
+
+    def stop(self, reason: str) -> None:
+        """End all its processes at once, and keep the first reason."""
+        self.reason = self.reason or reason
+        for pid in family(self.process.pid):
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
+
+    def close(self) -> None:
+        """End it and remove its folder."""
+        self.alive.discard(self)
+        self.stop("closed")
+        self.process.wait()
+        self.watcher.join()
+        self.channel.close()
+        self.said.close()
+        if self.folder:
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+    @classmethod
+    def end_all(cls) -> None:
+        """End every sandbox of this program."""
+        for sandbox in list(cls.alive):
+            sandbox.stop("the grader was stopped")
+
+    def receive(self) -> dict:
+        """Read one answer, an object, or raise Stopped."""
+        try:
+            reply = json.loads(self.channel.recv_bytes(MESSAGE))
+            if isinstance(reply, dict):
+                return reply
+            raise ValueError
+        except (EOFError, ConnectionError):
+            time.sleep(WATCH)
+            self.said.seek(0)
+            said = self.said.read(2000).decode(errors="replace").strip().splitlines()
+            why = f" ({said[-1]})" if said else ""
+            raise Stopped(self.reason or f"its process ended by itself{why}") from None
+        except (OSError, ValueError, RecursionError):
+            self.stop("its process sent what is no answer")
+            raise Stopped(self.reason) from None
+
+    def ask(self, task: dict, grace: float) -> dict:
+        """Send a task and return the answer."""
+        seconds = self.limits.cell
+        self.deadline = time.monotonic() + seconds + grace
+        with contextlib.suppress(OSError):  # why it ended is read below
+            self.channel.send_bytes(json.dumps(task | {"seconds": seconds}).encode())
+        return self.receive()
+
+    def run(self, source: str) -> dict:
+        """Run a cell.
+
+        Returns
+        -------
+        dict
+            output : str, what it printed; error : None or a dict of name, message and trace;
+            value : None or the number that its last line is worth.
+        """
+        return checked(self.ask({"do": "run", "source": source}, grace=5.0))
+
+    def test(self, source: str) -> dict:
+        """Run a test in a fork of the process that ran the cells so far; returns as `run`."""
+        self.deadline = self.end
+        nonce = secrets.token_hex(16)
+        reply = self.ask({"do": "test"}, grace=10.0)
+        if "ready" in reply:
+            with contextlib.suppress(OSError):
+                self.channel.send_bytes(json.dumps({"source": source, "nonce": nonce}).encode())
+            reply = self.receive()
+        if "nonce" in reply:
+            back = self.receive()
+            if back.get("back") and reply["nonce"] == nonce:
+                return checked(reply)
+        elif reply.get("back"):
+            late = f"ran longer than {self.limits.cell:g} s"
+            why = late if reply.get("late") else "ended the process that it ran in"
+            return failure("TimeoutError" if reply.get("late") else "SystemExit", why)
+        elif "error" in reply:
+            return checked(reply)
+        self.stop("its process sent what is no answer")
+        raise Stopped(self.reason)
+
+
+def failure(name: str, message: str) -> dict:
+    """Return the answer of a cell that raised such an error."""
+    error = {"name": name, "message": message, "trace": ""}
+    return {"output": "", "error": error, "value": None}
+
+
+def checked(reply: dict) -> dict:
+    """Return an answer whose parts have the types they should; it may be the student's own."""
+    error, value = reply.get("error", {}), reply.get("value")
+    if error is not None:
+        parts = error if isinstance(error, dict) else {}
+        error = {name: str(parts.get(name, "?"))[:MESSAGE] for name in ("name", "message", "trace")}
+    number = float(value) if isinstance(value, int | float) else None
+    return {"output": str(reply.get("output", "")), "error": error, "value": number}
+
+
+def unavailable() -> str:
+    """Return why there can be no sandbox on this machine, "" where one was just made and worked."""
+    if not shutil.which("bwrap"):
+        return "bubblewrap (bwrap) is not installed"
+    try:
+        with Sandbox(Limits(total=120.0)) as sandbox:
+            done = sandbox.run("import clusterfl_core")
+    except (Stopped, OSError) as error:
+        return f"bubblewrap is installed, but {error}"
+    if done["error"]:
+        return f"bubblewrap is installed, but its Python fails: {done['error']['message']}"
+    return ""
