@@ -5,7 +5,7 @@ PRESET ?= paper
 SEEDS ?= 0
 HOUSE = $(PYTHON) tools/house.py
 
-.PHONY: help book test test-colab test-deployment assignments grade results bench serve repository clean
+.PHONY: help book test test-colab test-grading test-deployment assignments grade results bench serve repository clean
 help: ## Say what each target does
 	@sed -n 's/^\([a-z-]*\):.*## /make \1: /p' Makefile
 
@@ -17,6 +17,9 @@ test: ## Run every check: style, library, notebooks, a clean build, its pages in
 
 test-colab: ## Run each notebook alone, from the built wheel, as on Colab
 	@$(HOUSE) test-colab
+
+test-grading: ## Hand in every typical answer to the assignments and grade them in the sandbox
+	@$(HOUSE) test-grading
 
 test-deployment: ## Run the algorithms in Flower's own programs on this machine, and kill some
 	@$(HOUSE) test-deployment

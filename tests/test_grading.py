@@ -8,7 +8,6 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
 import time
 from pathlib import Path
 
@@ -21,6 +20,7 @@ import sandbox
 import small_assignment as small
 from nbgrader.api import Gradebook
 
+pytestmark = pytest.mark.filterwarnings("ignore::sqlalchemy.exc.SAWarning")  # nbgrader's own
 LIMITS = sandbox.Limits(cell=3.0, total=60.0, memory=500, processes=24, folder=20)
 
 
@@ -122,13 +122,14 @@ def test_each_answer_gets_the_points_it_should_and_a_diagnosis(course):
     assert told["wrong"][0] == "The total of 1 and 2 is 3, not 2."
     assert told["strange"][1] == f"{small.SECRET}: the mean stays 0, it is 2."
     assert told["forgot"][1] == "a hidden test of this task fails: it raises ZeroDivisionError"
-    assert told["stub"][0] == "NotImplementedError"
+    assert told["stub"][0] == "nothing is written there yet"
     assert "no_such_package" in found["missing"].errors[0]
     assert "SyntaxError" in found["broken"].errors[0]
     assert {result.status for result in found.values()} == {"graded"}
 
     rows = {row["student"]: row for row in course.table()}
-    assert rows["solved"]["points"], rows["solved"]["of"] == ("8", "10")
+    assert (rows["solved"]["points"], rows["solved"]["of"]) == ("8", "10")
+    assert rows["solved"]["notes"] == ""
     assert rows["solved"]["to mark"] == "2"
     assert rows["stub"]["points"] == "0"
     assert "The total of 1 and 2 is 3, not 2." in course.page("wrong")
@@ -174,8 +175,14 @@ def test_marks_by_hand_reach_the_table(course):
 # ---------------------------------------------------------------- hostile and broken ones
 
 LOOP = "while True:\n    pass"
-STUBBORN = "while True:\n    try:\n        while True:\n            pass\n    except BaseException:\n        "
-STUBBORN += "continue"
+STUBBORN = """\
+while True:
+    try:
+        while True:
+            pass
+    except BaseException:
+        continue
+"""
 FORK = """\
 import os, time
 for _ in range(300):
@@ -184,12 +191,18 @@ for _ in range(300):
         os._exit(0)
 """
 HOG = "hog = [bytearray(50_000_000) for _ in range(1000)]"
-SHARED = "import mmap\nhog = mmap.mmap(-1, 2_000_000_000)\nfor i in range(0, len(hog), 4096):\n    hog[i] = 1"
+SHARED = """\
+import mmap
+hog = mmap.mmap(-1, 5_000_000_000)
+block = b"x" * 50_000_000
+while True:
+    hog.write(block)
+"""
 READ = """\
 import gc, inspect, os, sys
 said = []
 for folder, _, files in os.walk("/"):
-    if folder.startswith(("/proc", "/usr", "/sys")) or "site-packages" in folder or ".pyenv" in folder:
+    if folder.startswith(("/proc", "/usr", sys.base_prefix)) or "site-packages" in folder:
         continue
     for name in files:
         try:
@@ -214,7 +227,8 @@ import json, os, sys
 from multiprocessing.connection import Connection
 def mean(values):
     channel = Connection(int(sys.argv[1]))
-    channel.send_bytes(json.dumps({"error": None, "output": "", "value": None, "nonce": "0"}).encode())
+    reply = {"error": None, "output": "", "value": None, "nonce": "0"}
+    channel.send_bytes(json.dumps(reply).encode())
     os._exit(0)
 """
 
@@ -274,7 +288,7 @@ def test_hostile_ones_get_what_they_earn_and_stop_nobody(course, tmp_path):
         assert found[name].status == "graded, needs a look"
     assert "did not let itself be stopped" in found["stubborn"].looks[0]
     assert "more than 500 MB of memory" in found["shared"].looks[0]
-    assert "ended by itself" in found["ended"].looks[0]
+    assert any("ended by itself" in look for look in found["ended"].looks)
     for name in ("quits", "reader", "forger"):
         assert points(found[name])[:2] == [3, 0], name
     assert points(found["patcher"]) == [3, 5, None]
@@ -329,10 +343,8 @@ def test_what_the_sandbox_sees(monkeypatch):
 @pytest.mark.usefixtures("working")
 def test_too_many_processes_in_spite_of_the_kernel_are_ended_from_outside(monkeypatch):
     monkeypatch.setattr(sandbox, "kernel_counts_processes", lambda: False)
-    with sandbox.Sandbox(LIMITS) as box:
-        with pytest.raises(sandbox.Stopped, match="more than 24 processes"):
-            box.run(FORK + "time.sleep(2)")
-        assert box.process.wait(10) != 0
+    with sandbox.Sandbox(LIMITS) as box, pytest.raises(sandbox.Stopped, match="more than 24 proc"):
+        box.run(FORK + "time.sleep(2)")
 
 
 @pytest.mark.parametrize(
@@ -371,7 +383,7 @@ def test_lost_metadata_is_said_and_costs_nothing_that_can_be_recognised(course):
     cut["cells"] = [c for c in cut["cells"] if not c["id"].startswith("test-")]
     course.hand_in("cut", cut)
     only = good()
-    only["cells"] = [c for c in bare(only, ids=False)["cells"] if "def " in c["source"]]
+    only["cells"] = [c for c in bare(only, ids=False)["cells"] if "def " in "".join(c["source"])]
     course.hand_in("only", only)
     twice = good()
     twice["cells"] += [twice["cells"][2] | {"id": "again"}]

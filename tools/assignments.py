@@ -5,6 +5,7 @@ hidden tests; what else lies in its folder is for instructors. nbgrader makes th
 """
 
 import ast
+import io
 import logging
 import os
 import posixpath
@@ -83,7 +84,8 @@ def generate(course: Path, chosen: list[str]) -> None:
     """Let nbgrader write the student copies to `course`/release and fill `course`/gradebook.db."""
     config = configuration(course)
     course.mkdir(parents=True, exist_ok=True)
-    log = logging.getLogger("assignments")
+    log, said = logging.getLogger("assignments"), io.StringIO()
+    log.handlers, log.propagate = [logging.StreamHandler(said)], False
     log.setLevel(logging.ERROR)
     for name in chosen:
         config.CourseDirectory.assignment_id = name
@@ -94,7 +96,10 @@ def generate(course: Path, chosen: list[str]) -> None:
         try:
             maker.start()
         except NbGraderException:
-            sys.exit(f"nbgrader cannot make the student copy of {name}; it says why above.")
+            (why,) = re.findall(r"^\w+(?:Error|Exception): .*", said.getvalue(), re.M)[-1:] or ["?"]
+            if "there are submissions" in why:
+                sys.exit(f"{course} was begun with other cells in {name}: choose another OUT.")
+            sys.exit(f"nbgrader cannot make the student copy of {name}: {why}")
         hidden = [cell.source for cell in released(course, name) if REGION.search(cell.source)]
         if hidden:
             sys.exit(f"The student copy of {name} still has a marked region:\n{hidden[0]}")
@@ -142,7 +147,7 @@ def pack(target: Path = PACKS) -> list[Path]:
     students, instructors = {"README.md": HAND_IN.encode()}, {}
     for name in known:
         copy = (course / "release" / name / f"{name}.ipynb").read_bytes()
-        students[f"{name}.ipynb"] = copy
+        students[f"{name}/{name}.ipynb"] = copy
         instructors[f"{name}/student_copy.ipynb"] = copy
         instructors[f"{name}/points.md"] = points(name).encode()
         for path in (SOURCE / name).rglob("*"):
@@ -192,7 +197,8 @@ def lines(blocks: list[str], public: str = "") -> set[str]:
     """Return the lines of some blocks that say something and that nothing public has."""
     stripped = {line.strip() for block in blocks for line in block.splitlines()}
     shown = {line.strip() for line in public.splitlines()}
-    return {line for line in stripped - shown if len(line) >= 12 and line not in public}
+    told = {line for line in stripped - shown if len(line) >= 12 and re.search("[a-z]{3}", line)}
+    return {line for line in told if line not in public}
 
 
 def messages(source: str) -> list[re.Pattern]:

@@ -21,6 +21,7 @@ import re
 import signal
 import sys
 import time
+import warnings
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -306,6 +307,8 @@ def said(error: dict) -> str:
     name, message = error["name"], error["message"].strip()
     if name == "AssertionError":
         return message or "an assertion failed"
+    if name == "NotImplementedError" and not message:
+        return "nothing is written there yet"
     return f"{name}: {message}" if message else name
 
 
@@ -414,12 +417,7 @@ class Course:
 
     def __init__(self, folder: Path, chosen: list[str]):
         self.folder, self.url = folder, f"sqlite:///{folder / 'gradebook.db'}"
-        try:
-            assignments.generate(folder, chosen)
-        except RuntimeError as error:
-            if "Cannot add or remove cells" not in str(error):
-                raise
-            sys.exit(f"{folder} was begun with other cells in an assignment: choose another OUT.")
+        assignments.generate(folder, chosen)
         source = str(assignments.SOURCE)
         text = CONFIGURATION.format(root=str(folder), source=source, db=self.url)
         (folder / "nbgrader_config.py").write_text(text, encoding="utf-8")
@@ -498,7 +496,7 @@ def number(value: float) -> str:
 def plain(text: str) -> str:
     """Return a text that no spreadsheet takes for a formula."""
     text = " ".join(text.split())
-    return f"'{text}" if text[:1] in "=+-@" and text != "-" else text
+    return f"'{text}" if text.startswith(tuple("=+-@")) and text != "-" else text
 
 
 def totals(result: Result) -> tuple[str, str, str]:
@@ -732,6 +730,7 @@ def main(arguments: list[str] | None = None) -> None:
                 " bubblewrap works, or say --unsafe (UNSAFE=1) to run them with all your rights."
             )
     signal.signal(signal.SIGTERM, signal.default_int_handler)
+    warnings.filterwarnings("ignore", module="nbgrader")  # on its own database, to its own people
     try:
         with house.step(f"Grading {folder}"):
             grade(folder, out, asked.only or known, limits, asked.unsafe, asked.jobs)

@@ -34,6 +34,7 @@ SETUP_TAGS = ["hide-input", "setup"]
 COLAB = "https://colab.research.google.com"
 BUILD_OPTIONS = ["-W", "--keep-going"]
 NBVAL_OPTIONS = ["--nbval-lax", "--nbval-current-env", "-n", "2", "--dist", "loadfile"]
+LATER = "not pages and not colab and not deployment and not grading"
 STRIP_OPTIONS = ["--verify", "--keep-id", "--extra-keys", "metadata.language_info"]
 CHROMES = [
     "chromium",
@@ -154,6 +155,9 @@ def build() -> None:
     with step("Executing the notebooks and building the pages"):
         clean()
         run(*build_command())
+    assignments()
+    copies = ROOT / "_build" / "assignments" / "students.zip"
+    shutil.copy(copies, ROOT / "_build" / "html" / "book" / "assignments")
 
 
 def book() -> None:
@@ -268,7 +272,7 @@ def test() -> None:
         run(*check, "vendor.github-workflows", *workflows)
         run(*check, "vendor.citation-file-format", "CITATION.cff")
     with step("Library and house"):
-        python("-m", "pytest", "tests", "-m", "not pages and not colab and not deployment")
+        python("-m", "pytest", "tests", "-m", LATER)
     with step("Every notebook runs"):
         python("-m", "pytest", *NBVAL_OPTIONS, *notebooks())
     build()
@@ -281,6 +285,13 @@ def test_colab() -> None:
     setup()
     with step("Notebooks alone, from the wheel"):
         python("-m", "pytest", "tests/test_colab.py")
+
+
+def test_grading() -> None:
+    """Hand in every typical answer to the assignments, and grade them all in the sandbox."""
+    setup()
+    with step("Grading"):
+        python("-m", "pytest", "tests/test_assignments.py", "-m", "grading", "-rP")
 
 
 def test_deployment() -> None:
@@ -390,11 +401,14 @@ def repository(url: str, root: Path = ROOT) -> None:
 # ---------------------------------------------------------------- command line
 
 
+ACTIONS = [setup, book, assignments, test, test_colab, test_grading, test_deployment, sync]
+
+
 def main() -> None:
     """Run the subcommand named on the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     commands = parser.add_subparsers(dest="command", required=True)
-    for action in (setup, book, assignments, test, test_colab, test_deployment, sync):
+    for action in ACTIONS:
         name = action.__name__.replace("_", "-")
         commands.add_parser(name, help=action.__doc__.splitlines()[0]).set_defaults(action=action)
     served = commands.add_parser("serve", help=serve.__doc__)

@@ -30,6 +30,7 @@ FIRST_USER = 64_600  # of root's sandboxes: a user each, who owns nothing and ru
 MESSAGE = 1 << 20  # bytes that one answer may have
 WATCH = 0.1  # seconds between two looks
 MB = 1 << 20
+PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
 @dataclass(frozen=True)
@@ -136,16 +137,27 @@ def family(pid: int) -> list[int]:
     return found
 
 
-def memory(pid: int) -> int:
-    """Return a process's share of memory in bytes, pages that it shares with others divided."""
-    for name, field in (("smaps_rollup", "Pss"), ("status", "VmRSS")):
+def resident(pids: list[int]) -> int:
+    """Return the bytes of memory that processes use, pages that they share counted for each."""
+    total = 0
+    for pid in pids:
         with contextlib.suppress(OSError):
-            found = re.search(
-                rf"^{field}:\s+(\d+) kB", Path(f"/proc/{pid}/{name}").read_text(), re.M
-            )
-            if found:
-                return int(found[1]) * 1024
-    return 0
+            total += int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+    return total * PAGE
+
+
+def shared_out(pids: list[int]) -> int:
+    """Return the same with shared pages counted once, as far as /proc tells; this takes longer."""
+    total = 0
+    for pid in pids:
+        try:
+            text = Path(f"/proc/{pid}/smaps_rollup").read_text()
+        except OSError:
+            total += resident([pid])
+        else:
+            found = re.search(r"^Pss:\s+(\d+) kB", text, re.MULTILINE)
+            total += int(found[1]) * 1024 if found else 0
+    return total
 
 
 class Sandbox:
@@ -214,7 +226,7 @@ class Sandbox:
 
     def watch(self) -> None:
         """End the sandbox when it is over a limit."""
-        limits = self.limits
+        limits, most = self.limits, self.limits.memory * MB
         while self.process.poll() is None:
             now = time.monotonic()
             if now > self.end:
@@ -228,7 +240,7 @@ class Sandbox:
                 # bubblewrap itself is two processes
                 if len(pids) - 2 > limits.processes:
                     self.stop(f"it had more than {limits.processes} processes at a time")
-                elif sum(map(memory, pids)) > limits.memory * MB:
+                elif resident(pids) > most and shared_out(pids) > most:
                     self.stop(f"it used more than {limits.memory} MB of memory")
             time.sleep(WATCH)
 
