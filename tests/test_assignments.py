@@ -49,13 +49,14 @@ def test_students_get_a_notebook_an_assignment_and_nothing_else(students):
 @pytest.mark.parametrize("name", NAMES)
 def test_no_hidden_line_is_in_the_student_zip(students, name):
     everything = (
-        "\n".join(cell.source for name in NAMES for cell in copy(students, name))
+        "\n".join(cell.source for other in NAMES for cell in copy(students, other))
         + students["README.md"].decode()
     )
     own = "\n".join(cell.source for cell in copy(students, name))
     shown = "\n".join(
         re.sub(r"### BEGIN (SOLUTION|HIDDEN TESTS).*?### END \1", "", cell.source, flags=re.S)
-        for cell in assignments.sources(name)
+        for other in NAMES
+        for cell in assignments.sources(other)
         if not utils.is_solution(cell) or cell.cell_type == "code"
     )
     secrets = assignments.secrets(name)

@@ -1,9 +1,12 @@
 """The built book in a browser, without a kernel and without a network: run `make book` first."""
 
+import html
 import re
+import zipfile
 
 import browser as browsing
 import house
+import nbformat
 import pytest
 from browser import PHONE, WIDE, visited
 
@@ -83,3 +86,33 @@ def test_buttons_lead_to_the_address_or_are_absent(page):
     found = "https://colab.research.google.com/github" in SOURCES[page]
     assert found == bool(url and (house.ROOT / page).with_suffix(".ipynb").exists())
     assert url or "github.com" not in SOURCES[page]
+
+
+# ---------------------------------------------------------------- assignments
+
+
+def test_site_has_the_student_copies_and_no_line_of_what_students_may_not_see():
+    import assignments  # with nbgrader, which the other tests of pages do not need
+
+    with zipfile.ZipFile(SITE / "book" / "assignments" / "students.zip") as pack:
+        names = [name for name in pack.namelist() if name.endswith(".ipynb")]
+        copies = [pack.read(name).decode() for name in names]
+    assert len(names) == len(assignments.names())
+    public = [cell.source for copy in copies for cell in nbformat.reads(copy, 4).cells]
+    for path in [path for path in house.notebooks() if path.parent == house.ROOT / "book"]:
+        public += [cell.source for cell in nbformat.read(path, 4).cells]
+    for folder in ("clusterfl_core", "book"):
+        for path in (house.ROOT / folder).rglob("*.[mp][dy]"):
+            if path.name != "instructor.md":
+                public.append(path.read_text(encoding="utf-8"))
+    shown = "\n".join(public)
+    secret = set()
+    for name in assignments.names():
+        for blocks in assignments.secrets(name).values():
+            secret |= assignments.lines(blocks, shown)
+    assert len(secret) > 100
+    for path in SITE.rglob("*"):
+        if path.suffix in (".html", ".ipynb", ".md", ".txt", ".js", ".json", ".inv", ".csv"):
+            text = path.read_text(encoding="utf-8", errors="replace")
+            text += html.unescape(re.sub("<[^>]+>", "", text)) + text.replace('\\"', '"')
+            assert not [line for line in secret if line in text], path
