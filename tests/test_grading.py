@@ -300,9 +300,7 @@ def test_hostile_ones_get_what_they_earn_and_stop_nobody(course, tmp_path):
         listener.accept()
     listener.close()
     executed = course.out / "autograded" / "reader" / small.NAME / f"{small.NAME}.ipynb"
-    (cell,) = [
-        c for c in nbformat.read(executed, 4).cells if c.metadata.nbgrader.grade_id == "mean"
-    ]
+    (cell,) = [c for c in nbformat.read(executed, 4).cells if c.source == READ]
     assert cell.outputs[0].text == "found [] []\n"
     assert small.SECRET not in course.page("reader")
     assert "its code uses _getframe" in found["reader"].looks
@@ -613,3 +611,31 @@ def test_output_that_repeats_a_hidden_test_is_withheld(course):
     assert made.withheld(f"see: {line}", result) == grading.WITHHELD
     assert result.looks == ["its output repeats a hidden test"]
     assert made.withheld("anything else", result) == "anything else"
+
+
+# ---------------------------------------------------------------- command line
+
+
+def test_the_command_line_passes_every_option_on(monkeypatch):
+    called = []
+    monkeypatch.setattr(house, "setup", lambda: None)
+    monkeypatch.setattr(os, "execv", lambda python, words: called.append(words))
+    monkeypatch.setattr(sys, "argv", ["house.py", "grade", "--unsafe", "my class", "--help"])
+    house.main()
+    script = str(house.ROOT / "tools" / "grading.py")
+    assert called == [[str(house.PYTHON), script, "--unsafe", "my class", "--help"]]
+
+
+@pytest.mark.skipif(not shutil.which("make"), reason="needs make")
+@pytest.mark.parametrize(
+    ("given", "wanted"),
+    [
+        (["SUBMISSIONS=my class"], 'grade "my class"'),
+        ([], 'grade ""'),
+        (["SUBMISSIONS=a", "OUT=b", "UNSAFE=1"], 'grade "a" --out "b" --unsafe'),
+    ],
+)
+def test_make_calls_the_same_command(given, wanted):
+    words = ["make", "-n", "--no-print-directory", "grade", *given]
+    said = subprocess.run(words, cwd=house.ROOT, capture_output=True, text=True).stdout
+    assert said.split("tools/house.py ")[1].strip() == wanted

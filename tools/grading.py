@@ -676,7 +676,9 @@ def grade(
             write(out, in_order(results))
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
-        Sandbox.end_all()
+        while any(future.running() for future in running):  # after Ctrl-C
+            Sandbox.end_all()
+            time.sleep(0.05)
         write(out, in_order(results))
     return in_order(results)
 
