@@ -32,6 +32,7 @@ REGION = re.compile(r"(BEGIN|END) (SOLUTION|HIDDEN TESTS|MARK SCHEME)")
 # nbgrader calls `alembic`, which lies beside the Python that runs this.
 os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
 
+SENTENCE = re.compile(r"\n|(?<=[.:;]) ")
 LINK = re.compile(r"\[([^\]]+)\]\((\.\./[^)]*)\)")
 
 HAND_IN = """\
@@ -193,12 +194,20 @@ def secrets(name: str) -> dict[str, list[str]]:
     return found
 
 
+def bare(text: str) -> str:
+    """Return a text without the characters that Markdown turns into something else."""
+    return re.sub(r"[`*_$\\|]", "", text)
+
+
 def lines(blocks: list[str], public: str = "") -> set[str]:
-    """Return the lines of some blocks that say something and that nothing public has."""
-    stripped = {line.strip() for block in blocks for line in block.splitlines()}
-    shown = {line.strip() for line in public.splitlines()}
-    told = {line for line in stripped - shown if len(line) >= 12 and re.search("[a-z]{3}", line)}
-    return {line for line in told if line not in public}
+    """Return the lines and sentences of some blocks that say something and that nothing public has.
+
+    They are bare, as :func:`bare` makes them; look for them in a bare text.
+    """
+    pieces = {piece.strip() for block in blocks for piece in SENTENCE.split(bare(block))}
+    told = {piece for piece in pieces if len(piece) >= 12 and re.search("[a-z]{3}", piece)}
+    public = bare(public)
+    return {piece for piece in told if piece not in public}
 
 
 def messages(source: str) -> list[re.Pattern]:

@@ -463,7 +463,7 @@ class Course:
 
     def withheld(self, text: str, result: Result) -> str:
         """Return a text for a student, unless it repeats a line of a hidden test."""
-        if not any(line in text for line in self.hidden[result.assignment]):
+        if not any(line in assignments.bare(text) for line in self.hidden[result.assignment]):
             return text
         if WITHHELD not in result.looks:
             result.looks.append("its output repeats a hidden test")
