@@ -207,6 +207,10 @@ ANSWERS = {  # name: (cells, test cells that fail)
         {"gradient": gradient(pull="2 * (u.sum() * w - torch.tensordot(u, centers, 1))")},
         ["gradient-springs-test", "gradient-sum-test"],
     ),
+    "two centres assumed": (  # seen by hidden tests alone
+        {"gradient": gradient(pull="(u[0] + u[1]) * w - u[0] * centers[0] - u[1] * centers[1]")},
+        ["gradient-springs-test", "gradient-sum-test"],
+    ),
     "one local step": ({"walk": ONE_STEP}, ["walk-test"]),
     "slope of the start for all steps": ({"walk": OLD_SLOPE}, ["walk-test"]),
     "uphill": ({"walk": UPHILL}, ["walk-test"]),
