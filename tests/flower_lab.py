@@ -65,12 +65,19 @@ def environment(home):
 
 
 class Lab:
-    """A SuperLink and its SuperNodes; all end with the ``with`` block."""
+    """A SuperLink and its SuperNodes; all end with the ``with`` block.
 
-    def __init__(self, folder, clients, port):
+    With ``simulation`` there are no SuperNodes: the SuperLink plays them, by means of Ray.
+    """
+
+    def __init__(self, folder, clients, port, simulation=False):
         self.folder, self.port = folder, port
         self.environment = environment(folder / "home")
-        self.commands = flower.commands(clients, port=port)
+        self.commands, self.options = flower.commands(clients, port=port), []
+        if simulation:
+            self.commands = [[*self.commands[0], "--simulation"]]
+            config = f"num-supernodes={clients} client-resources-num-cpus=1 init-args-num-cpus=2"
+            self.options = ["--federation-config", config]
         self.programs = {}
         config = f'[superlink.lab]\naddress = "127.0.0.1:{port}"\ninsecure = true\n'
         (folder / "home" / "config.toml").write_text(config)
@@ -82,16 +89,26 @@ class Lab:
         self.programs[number] = subprocess.Popen(
             [BIN / command, *rest],
             cwd=self.folder,
-            env=self.environment,
+            env={**self.environment, "LAB_PROGRAM": self.mark(number)},
             stdout=log,
             stderr=subprocess.STDOUT,
-            start_new_session=True,  # so that its helpers end with it
+            start_new_session=True,  # so that no signal to the tests ends it
         )
 
+    def mark(self, number):
+        """What the environment of a program and of its helpers says."""
+        return f"{self.folder}/{number}"
+
     def kill(self, number):
-        """End a program and its helpers at once, with no chance to tidy up."""
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self.programs[number].pid, 9)
+        """End a program and its helpers at once, with no chance to tidy up.
+
+        Helpers leave the program's process group; they are known by their environment.
+        """
+        mine = f"\0LAB_PROGRAM={self.mark(number)}\0".encode()
+        for process in Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):  # it has ended, or is another user's
+                if mine in b"\0" + (process / "environ").read_bytes() + b"\0":
+                    os.kill(int(process.name), 9)
         self.programs.pop(number).wait()
 
     def __enter__(self):
@@ -115,13 +132,26 @@ class Lab:
         log = (self.folder / "run.log").open("a")
         config = f'rounds={rounds} checkpoint="{checkpoint}"'
         return subprocess.Popen(
-            [BIN / "flwr", "run", app, "lab", "--stream", "--run-config", config],
+            [BIN / "flwr", "run", app, "lab", "--stream", "--run-config", config, *self.options],
             cwd=self.folder,
             env=self.environment,
             stdout=log,
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )
+
+    def simulate(self, app, rounds, checkpoint, patience):
+        """Play a run to its end, in a lab with ``simulation``.
+
+        Ray gives its helpers 15 seconds to start. A busy machine needs more, so there are five
+        tries.
+        """
+        for _ in range(5):
+            said = len(self.text())
+            process = self.submit(app, rounds, checkpoint)
+            wait(lambda one=process: one.poll() is not None, patience, self)
+            if "timed out during startup" not in self.text()[said:]:
+                break
 
     def text(self):
         """All that the programs have said."""

@@ -1,14 +1,12 @@
 """Flower's own programs on this machine: equal bits, killed clients, a killed SuperLink."""
 
 import importlib.util
-import json
-import subprocess
 import time
 from dataclasses import replace
 
 import pytest
 from flower_cases import CASES
-from flower_lab import BIN, Lab, app, environment, wait
+from flower_lab import Lab, app, wait
 from test_killed import same
 
 import clusterfl_core as cf
@@ -98,20 +96,9 @@ def test_a_killed_superlink_costs_no_round_that_was_done(tmp_path):
 @pytest.mark.parametrize("case", CASES)
 def test_flowers_simulation_ends_with_the_same_bits(tmp_path, case):
     file = tmp_path / "run.pt"
-    config = "num-supernodes=4 client-resources-num-cpus=1 init-args-num-cpus=2"
-    options = ["--run-config", f"rounds=2 checkpoint={json.dumps(str(file))}"]
-    options += ["--federation-config", config]
-    app(tmp_path / "app", case)
-    done = subprocess.run(
-        [BIN / "flwr", "run", tmp_path / "app", "local", "--stream", *options],
-        cwd=tmp_path,
-        env=environment(tmp_path / "home"),
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert file.exists(), done.stdout + done.stderr
+    with Lab(tmp_path, clients=4, port=18380, simulation=True) as lab:
+        lab.simulate(app(tmp_path / "app", case), 2, file, PATIENCE)
+    assert file.exists(), lab.text()[-6000:]
     far = cf.Run.load(file)
     assert_alike(far, near(case, 2))
     print(case, [record["seconds"] for record in far.history])
