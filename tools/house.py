@@ -322,7 +322,8 @@ def test_deployment() -> None:
             run(own, "-m", "pip", "install", "-q", "--disable-pip-version-check", needed)
             stamp.write_text(installed_key())
     with step("Flower"):
-        run(own, "-m", "pytest", "tests/test_flower.py", "tests/test_flower_deployment.py")
+        names = ("flower", "flower_deployment", "deployment_page")
+        run(own, "-m", "pytest", *(f"tests/test_{name}.py" for name in names))
 
 
 # ---------------------------------------------------------------- the repository's address
