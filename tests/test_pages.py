@@ -85,7 +85,8 @@ def test_buttons_lead_to_the_address_or_are_absent(page):
     url = house.address()
     found = "https://colab.research.google.com/github" in SOURCES[page]
     assert found == bool(url and (house.ROOT / page).with_suffix(".ipynb").exists())
-    assert url or "github.com" not in SOURCES[page]
+    # a page may print a command with an address in it, but no button may lead to none
+    assert url or not re.search(r'(href|action)="[^"]*github\.com', SOURCES[page])
 
 
 # ---------------------------------------------------------------- assignments
