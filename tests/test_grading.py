@@ -21,7 +21,7 @@ import small_assignment as small
 from nbgrader.api import Gradebook
 
 pytestmark = pytest.mark.filterwarnings("ignore::sqlalchemy.exc.SAWarning")  # nbgrader's own
-LIMITS = sandbox.Limits(cell=3.0, total=60.0, memory=500, processes=24, folder=20)
+LIMITS = sandbox.Limits(cell=5.0, total=60.0, memory=500, processes=24, folder=20)
 
 
 @pytest.fixture(autouse=True)
@@ -122,7 +122,7 @@ def test_each_answer_gets_the_points_it_should_and_a_diagnosis(course):
     assert told["wrong"][0] == "The total of 1 and 2 is 3, not 2."
     assert told["strange"][1] == f"{small.SECRET}: the mean stays 0, it is 2."
     assert told["forgot"][1] == "a hidden test of this task fails: it raises ZeroDivisionError"
-    assert told["stub"][0] == "nothing is written there yet"
+    assert told["stub"] == ["nothing is written there yet"] * 2 + ["No response."]
     assert "no_such_package" in found["missing"].errors[0]
     assert "SyntaxError" in found["broken"].errors[0]
     assert {result.status for result in found.values()} == {"graded"}
@@ -169,9 +169,12 @@ def test_marks_by_hand_reach_the_table(course):
         mark = gradebook.find_grade("why", small.NAME, small.NAME, "solved")
         assert mark.needs_manual_grade
         mark.manual_score, mark.needs_manual_grade = 1.5, False
+        said = gradebook.find_comment("why", small.NAME, small.NAME, "solved")
+        said.manual_comment = "Rather short."
         gradebook.db.commit()
     found = course.grade()["solved"]
     assert points(found) == [3, 5, 1.5]
+    assert found.tests[2].message == "Rather short."
     (row,) = course.table()
     assert (row["points"], row["to mark"]) == ("9.5", "0")
 
@@ -205,12 +208,14 @@ while True:
 READ = """\
 import gc, inspect, os, sys
 said = []
-for folder, _, files in os.walk("/"):
-    if folder.startswith(("/proc", "/usr", sys.base_prefix)) or "site-packages" in folder:
+for folder, below, files in os.walk("/"):
+    skipped = ("/proc", "/usr", "/dev", sys.base_prefix)
+    if folder.startswith(skipped) or "site-packages" in folder:
+        below.clear()
         continue
     for name in files:
         try:
-            text = open(os.path.join(folder, name), errors="replace").read()
+            text = open(os.path.join(folder, name), errors="replace").read(1_000_000)
         except OSError:
             continue
         if "Nobody in " + "a cluster" in text:
@@ -285,7 +290,7 @@ def test_hostile_ones_get_what_they_earn_and_stop_nobody(course, tmp_path):
             assert found[name].errors, name
     assert points(found["slow"]) == [0, 5, None]
     assert (
-        found["slow"].tests[0].message == "a hidden test of this task fails: it ran longer than 3 s"
+        found["slow"].tests[0].message == "a hidden test of this task fails: it ran longer than 5 s"
     )
     for name in ("stubborn", "shared", "ended"):
         assert points(found[name]) == [3, 0, None], name

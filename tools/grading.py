@@ -63,6 +63,7 @@ class Test:
     message: str = ""  # empty: passed
     private: str = ""  # what the instructor may read besides
     points: float | None = None  # None: to be marked by hand
+    by_hand: bool = False  # a person marks it, and the message is this person's comment
 
 
 @dataclass
@@ -477,9 +478,12 @@ class Course:
             name = result.assignment
             own = gradebook.find_submission_notebook(name, name, result.student)
             grades = {grade.name: grade for grade in own.grades}
+            comments = {comment.name: comment.comment for comment in own.comments}
             for name in self.visible[result.assignment]:
                 grade = grades[name]
-                test = messages.get(name) or Test(name, grade.max_score)
+                test = messages.get(name)
+                if test is None or test.by_hand:
+                    test = Test(name, grade.max_score, comments.get(name) or "", by_hand=True)
                 by_hand = grade.auto_score is None and grade.manual_score is None
                 test.points = None if by_hand else grade.score
                 result.tests.append(test)
@@ -565,7 +569,7 @@ def report(student: str, results: list[Result]) -> str:
         rows = []
         for t in r.tests:
             points = "to be marked" if t.points is None else f"{number(t.points)} of {number(t.of)}"
-            what = t.message or ("" if t.points is None else "passed")
+            what = t.message or ("" if t.by_hand else "passed")
             rows.append(f"<tr><td>{safe(t.id)}</td><td>{points}</td><td>{safe(what)}</td></tr>")
         head = "<tr><th>Cell</th><th>Points</th><th>What was found</th></tr>"
         parts.append(f"<table>{head}{''.join(rows)}</table>")
