@@ -11,6 +11,7 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import house
@@ -96,10 +97,16 @@ class Machines:
         )
 
     def keep(self, machine, commands):
-        """Start a program that keeps running."""
+        """Start a program that keeps running; gives its number."""
         number = len(self.kept)
+        self.kept.append([machine, commands, None])
+        self.again(number)
+        return number
+
+    def again(self, number):
+        machine, commands, _process = self.kept[number]
         log = self.folder / f"{number}-{machine}.log"
-        self.kept.append(self.start(machine, commands, number, log))
+        self.kept[number][2] = self.start(machine, commands, number, log)
 
     def kill(self, number):
         """End a program and its helpers at once."""
@@ -108,7 +115,7 @@ class Machines:
             with contextlib.suppress(OSError):
                 if mine in (process / "environ").read_bytes().split(b"\0"):
                     os.kill(int(process.name), 9)
-        self.kept[number].wait()
+        self.kept[number][2].wait()
 
     def do(self, machine, commands):
         """Run the commands of a box to their end; gives what they said."""
@@ -126,6 +133,10 @@ class Machines:
         return "\n".join(path.read_text() for path in logs if path.exists())
 
 
+def rounds_in(file):
+    return cf.Run.load(file).state.round if file.exists() else 0
+
+
 @pytest.fixture(scope="module")
 def machines(tmp_path_factory):
     """The machines, after all boxes of the page up to the first run."""
@@ -140,7 +151,7 @@ def machines(tmp_path_factory):
                 lan.prelude = rest
             elif first.endswith(", keeps running"):
                 lan.keep(first.removesuffix(", keeps running"), rest)
-                wait(lambda: "Uvicorn running" in lan.text(), PATIENCE, lan)
+                time.sleep(10)
             elif first in MACHINES:
                 if rest.startswith(RUN):
                     break
@@ -170,3 +181,34 @@ def test_three_machines_end_with_the_same_bits(machines):
     assert [record["missing"] for record in far.history] == [[], [], []]
     assert torch.equal(far.models.flatten(), near(3).models.flatten())
     print([record["seconds"] for record in far.history])
+
+
+def test_a_killed_client_and_a_killed_server_come_back(machines):
+    file = machines.folder / "server" / "run.pt"
+    log = machines.folder / "said.txt"
+    process = machines.start("server", f'{RUN} --run-config "rounds=7"', "box", log)
+    wait(lambda: rounds_in(file) == 4, PATIENCE, machines)
+    machines.kill(2)  # client 1
+    wait(lambda: rounds_in(file) == 5, PATIENCE, machines)
+    machines.again(2)
+    wait(lambda: process.poll() is not None, PATIENCE, machines)
+    far = cf.Run.load(file)
+    missing = [record["missing"] for record in far.history]
+    print(missing, [record["seconds"] for record in far.history])
+    assert {one["client"] for round in missing for one in round} == {1}
+    assert missing[4]
+    assert missing[6] == []
+
+    process = machines.start("server", f'{RUN} --run-config "rounds=8"', "box", log)
+    time.sleep(20)
+    machines.kill(0)  # the SuperLink
+    wait(lambda: process.poll() is not None, PATIENCE, machines)
+    print("SuperLink killed", machines.text()[-1500:])
+    machines.again(0)
+    time.sleep(30)
+    machines.do("server", "flwr supernode list clinics")
+    machines.do("server", f'{RUN} --run-config "rounds=8"')
+    far = cf.Run.load(file)
+    print([record["missing"] for record in far.history])
+    assert far.state.round == 8
+    assert far.history[7]["missing"] == []
