@@ -77,6 +77,8 @@ def start(root: Path, *, preset="paper", seeds=("0",), only="") -> subprocess.Po
     """Start the command as a user would, but with this test's own book."""
     call = f"house.results('90_small', {preset!r}, {list(seeds)}, {only!r}, Path({str(root)!r}))"
     code = f"import house; from pathlib import Path; house.setup = lambda: None; {call}"
+    # Who starts the tests in the background may have them ignore Ctrl-C, and they pass it on.
+    code = f"import signal; signal.signal(signal.SIGINT, signal.default_int_handler); {code}"
     paths = os.pathsep.join([str(house.ROOT / "tools"), str(house.ROOT)])
     return subprocess.Popen(
         [sys.executable, "-c", code],
