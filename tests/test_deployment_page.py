@@ -207,7 +207,10 @@ def test_a_killed_client_and_a_killed_server_come_back(machines):
     machines.again(0)
     time.sleep(30)
     machines.do("server", "flwr supernode list clinics")
-    machines.do("server", f'{RUN} --run-config "rounds=8"')
+    for _ in range(3):  # a busy machine may lose a run; the same command goes on where it was
+        machines.do("server", f'{RUN} --run-config "rounds=8"')
+        if rounds_in(file) == 8:
+            break
     far = cf.Run.load(file)
     print([record["missing"] for record in far.history])
     assert far.state.round == 8
