@@ -591,6 +591,15 @@ def test_bad_input_is_said_in_one_sentence(tmp_path, options, said):
     assert [path.name for path in tmp_path.iterdir() if "graded" in path.name] == []
 
 
+@pytest.mark.parametrize("which", ["assignments", "class", "class-graded"])
+def test_what_submissions_may_read_holds_nothing_private(course, tmp_path, monkeypatch, which):
+    course.hand_in("solved")
+    monkeypatch.setattr(grading, "readable", lambda: [tmp_path / which])
+    with pytest.raises(SystemExit, match=rf"could read .*{which}, which lies in"):
+        grading.main([str(course.folder)])
+    assert not (tmp_path / "class-graded").exists()
+
+
 def test_a_changed_assignment_wants_another_folder(course, source):
     course.hand_in("solved")
     made = grading.Course(course.out, [small.NAME])

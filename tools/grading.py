@@ -33,7 +33,7 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_outp
 from nbgrader import utils
 from nbgrader.api import Gradebook
 from nbgrader.preprocessors import CheckCellMetadata, OverwriteCells, SaveAutoGrades
-from sandbox import Limits, Sandbox, Stopped, unavailable
+from sandbox import Limits, Sandbox, Stopped, readable, unavailable
 
 LARGEST = 20 << 20  # bytes of a submission
 KNOWN_FORMAT = (nbformat.v4.nbformat, nbformat.v4.nbformat_minor)
@@ -643,7 +643,7 @@ def grade(
                 course.save(nb, result)
                 course.fill(result)
             except Exception as error:
-                result.refused = f"the grader failed on it: {type(error).__name__}: {error}"[:300]
+                result.refused = broken(error)
         path_of(result).write_text(json.dumps(asdict(result), indent=1), encoding="utf-8")
         finish(result, f"{result.seconds:g} s")
 
@@ -665,7 +665,7 @@ def grade(
                 result.refused = str(why)
                 settle(result, None)
             except Exception as error:
-                result.refused = f"the grader failed on it: {type(error).__name__}: {error}"[:300]
+                result.refused = broken(error)
                 settle(result, None)
             else:
                 running[pool.submit(work, nb, result)] = result
@@ -675,7 +675,7 @@ def grade(
             try:
                 nb = future.result()
             except Exception as error:
-                result.refused = f"the grader failed on it: {type(error).__name__}: {error}"[:300]
+                result.refused = broken(error)
             settle(result, nb)
             write(out, in_order(results))
     finally:
@@ -685,6 +685,11 @@ def grade(
             time.sleep(0.05)
         write(out, in_order(results))
     return in_order(results)
+
+
+def broken(error: Exception) -> str:
+    """Say that the grader itself failed, which ends one submission and no other."""
+    return f"the grader failed on it: {type(error).__name__}: {error}"[:300]
 
 
 def in_order(results: list[Result]) -> list[Result]:
@@ -729,6 +734,10 @@ def main(arguments: list[str] | None = None) -> None:
     if out == folder or folder in out.parents:
         sys.exit(f"The results cannot be kept in {folder}: choose another OUT.")
     if not asked.unsafe:
+        for private in (assignments.SOURCE, folder, out):
+            seen = [str(path) for path in readable() if path == private or path in private.parents]
+            if seen:
+                sys.exit(f"Submissions could read {private}, which lies in {seen[0]}: move it.")
         why = unavailable()
         if why:
             sys.exit(
