@@ -8,6 +8,7 @@ import sys
 import time
 from pathlib import Path
 
+import clusterfl_core as cf
 from clusterfl_core import flower
 
 BIN = Path(sys.executable).parent
@@ -64,6 +65,23 @@ def environment(home):
     return {**os.environ, **flags}
 
 
+def end(mark):
+    """End at once all programs whose environment says that ``mark`` is their LAB_PROGRAM.
+
+    Helpers leave the group of the program that started them, but keep its environment.
+    """
+    mine = f"LAB_PROGRAM={mark}".encode()
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):  # it has ended, or is another user's
+            if mine in (process / "environ").read_bytes().split(b"\0"):
+                os.kill(int(process.name), 9)
+
+
+def rounds_in(file):
+    """How many rounds a file holds."""
+    return cf.Run.load(file).state.round if file.exists() else 0
+
+
 class Lab:
     """A SuperLink and its SuperNodes; all end with the ``with`` block.
 
@@ -100,15 +118,8 @@ class Lab:
         return f"{self.folder}/{number}"
 
     def kill(self, number):
-        """End a program and its helpers at once, with no chance to tidy up.
-
-        Helpers leave the program's process group; they are known by their environment.
-        """
-        mine = f"\0LAB_PROGRAM={self.mark(number)}\0".encode()
-        for process in Path("/proc").glob("[0-9]*"):
-            with contextlib.suppress(OSError):  # it has ended, or is another user's
-                if mine in b"\0" + (process / "environ").read_bytes() + b"\0":
-                    os.kill(int(process.name), 9)
+        """End a program and its helpers at once, with no chance to tidy up."""
+        end(self.mark(number))
         self.programs.pop(number).wait()
 
     def __enter__(self):

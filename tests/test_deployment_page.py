@@ -4,7 +4,6 @@ The machines are network namespaces of this one, joined by a bridge, each with a
 of its own. Making them needs Linux and root.
 """
 
-import contextlib
 import importlib.util
 import os
 import re
@@ -12,12 +11,11 @@ import shutil
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import house
 import pytest
 import torch
-from flower_lab import wait
+from flower_lab import end, rounds_in, wait
 
 import clusterfl_core as cf
 
@@ -110,11 +108,7 @@ class Machines:
 
     def kill(self, number):
         """End a program and its helpers at once."""
-        mine = f"LAB_PROGRAM={self.folder}/{number}".encode()
-        for process in Path("/proc").glob("[0-9]*"):
-            with contextlib.suppress(OSError):
-                if mine in (process / "environ").read_bytes().split(b"\0"):
-                    os.kill(int(process.name), 9)
+        end(f"{self.folder}/{number}")
         self.kept[number][2].wait()
 
     def do(self, machine, commands):
@@ -131,10 +125,6 @@ class Machines:
     def text(self):
         logs = [*sorted(self.folder.glob("*.log")), self.folder / "said.txt"]
         return "\n".join(path.read_text() for path in logs if path.exists())
-
-
-def rounds_in(file):
-    return cf.Run.load(file).state.round if file.exists() else 0
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 from flower_cases import CASES
-from flower_lab import Lab, app, wait
+from flower_lab import Lab, app, rounds_in, wait
 from test_killed import same
 
 import clusterfl_core as cf
@@ -40,10 +40,6 @@ def lab(tmp_path_factory):
 def ended(process, lab):
     wait(lambda: process.poll() is not None, PATIENCE, lab)
     return process.returncode
-
-
-def rounds_in(file):
-    return cf.Run.load(file).state.round if file.exists() else 0
 
 
 @pytest.mark.parametrize("case", CASES)

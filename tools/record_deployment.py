@@ -25,7 +25,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 
 import torch  # noqa: E402
 from flower_cases import CASES  # noqa: E402
-from flower_lab import Lab, app, wait  # noqa: E402
+from flower_lab import Lab, app, rounds_in, wait  # noqa: E402
 
 import clusterfl_core as cf  # noqa: E402
 
@@ -138,11 +138,6 @@ def deployment(name, rounds, port, kill=None):
             "idle_30s": {way: between(idle, way)[0] for way in ("down", "up")},
         }
         return compared(file, name, rounds) | own
-
-
-def rounds_in(file):
-    """How many rounds a file holds."""
-    return cf.Run.load(file).state.round if file.exists() else 0
 
 
 def simulation(name, rounds, port):
