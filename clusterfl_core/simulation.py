@@ -349,13 +349,17 @@ def _in_order(work, chunks, device):
 
     Each core takes chunks of its own, with one thread inside: for the small matrices here that is
     faster than several threads in each product, and rounds as one thread does. At most one result
-    a core waits to be taken.
+    a core waits to be taken. A single chunk is computed where it is asked for.
     """
     cores = torch.get_num_threads() if torch.device(device).type == "cpu" else 1
     if cores == 1:
         yield from map(work, chunks)
         return
+    torch.set_num_threads(1)  # who takes the results must not wait for a second, busy core
     try:
+        if len(chunks) == 1:
+            yield work(chunks[0])
+            return
         with ThreadPoolExecutor(cores, initializer=lambda: torch.set_num_threads(1)) as pool:
             waiting = deque()
             for chunk in chunks:
