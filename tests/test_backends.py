@@ -379,8 +379,30 @@ def test_an_error_on_another_core_reaches_the_caller(monkeypatch):
         torch.set_num_threads(2)
         with pytest.raises(ZeroDivisionError):
             cf.run(ALGORITHMS["IFCA"](models.MLP(64, 5, 10), SOLVERS["full"]), federation, 1)
+        assert torch.get_num_threads() == 2
     finally:
         torch.set_num_threads(1)
+
+
+@pytest.mark.parametrize("most", [1, 8])
+def test_who_adds_the_answers_takes_one_thread(monkeypatch, most):
+    federation = cf.populations.rotated("digits", clients=8, clusters=4)
+    algorithm = ALGORITHMS["IFCA"](models.MLP(64, 5, 10), SOLVERS["full"])
+    seen, gather = [], type(algorithm).gather
+
+    def watched(*parts):
+        seen.append(torch.get_num_threads())
+        return gather(*parts)
+
+    monkeypatch.setattr(simulation, "MOST", most)
+    monkeypatch.setattr(type(algorithm), "gather", watched)
+    try:
+        torch.set_num_threads(3)
+        simulation.round_trip(algorithm, algorithm.init(federation, 0), federation.train)
+        assert torch.get_num_threads() == 3
+    finally:
+        torch.set_num_threads(1)
+    assert seen == [1] * (8 // most)
 
 
 def test_answers_are_summed_as_they_come_and_the_sum_does_not_depend_on_the_parts():
