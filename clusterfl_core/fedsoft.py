@@ -57,8 +57,13 @@ def estimate_importance(bank, clients, smoother):
         has the lowest loss (Algorithm 1, lines 5 to 10). Ties go to the lowest j, which the paper
         leaves open. A row sums to one plus at most (k - 1) sigma.
     """
-    best, mask = local.point_loss_table(bank, clients).argmin(0), clients.mask()
-    counts = torch.stack([((best == j) & mask).sum(1) for j in range(len(bank))], 1)
+    table, votes = local.point_loss_table(bank, clients), clients.mask()
+    least, counts = table.amin(0), []
+    for losses in table:  # many times faster than argmin over so short an axis
+        mine = votes & (losses == least)
+        votes = votes & ~mine
+        counts.append(mine.sum(1))
+    counts = torch.stack(counts, 1)
     return (counts.to(widest(counts.device)) / clients.counts[:, None]).clamp(min=smoother)
 
 

@@ -328,9 +328,8 @@ class LocalSolver:
         """Rows of the points of each step, [steps, B]; -1 fills the last batch of a pass."""
         each = -(-count // self.batch_size)
         passes = self.epochs or -(-self.steps // each)
-        rows = torch.full((passes, each * self.batch_size), -1)
-        for one in rows:
-            one[:count] = torch.randperm(count, generator=source)
+        rows = torch.stack([torch.randperm(count, generator=source) for _ in range(passes)])
+        rows = torch.nn.functional.pad(rows, (0, each * self.batch_size - count), value=-1)
         return rows.view(-1, self.batch_size)[: self.steps]
 
 
