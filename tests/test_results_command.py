@@ -45,12 +45,16 @@ def compute(checkpoint):
 if Path("claim").exists():
     assert seed == 0
 """
+FIGURE = """\
+if Path("before").exists():
+    [][0]
+"""
 SERIES = """\
 for name in ("first", "second"):
     if name == "second" and Path("wait").exists():
         Path("wait").rename("hold")
     store.run(name, seed, {"m": 8}, compute)
-if Path("page").exists():
+if Path("after").exists():
     [][0]
 """
 
@@ -63,7 +67,9 @@ def small(tmp_path, monkeypatch) -> Path:
     for name, tags in (("90_small", ["parameters"]), ("91_bare", [])):
         cells = [
             {"cell_type": "code", "id": f"c{i}", "metadata": {"tags": tag}, "source": source}
-            for i, (tag, source) in enumerate([(tags, PARAMETERS), ([], CODE), ([], SERIES)])
+            for i, (tag, source) in enumerate(
+                [(tags, PARAMETERS), ([], CODE), ([], FIGURE), ([], SERIES)]
+            )
         ]
         for cell in cells:
             cell |= {"execution_count": None, "outputs": []}
@@ -176,6 +182,7 @@ def test_interrupted_it_says_so_in_one_sentence(small):
 )
 def test_a_failure_stops_it_and_says_where_to_look(small, how, why):
     (small / "book" / how).touch()
+    (small / "book" / "before").touch()  # a cell that fails too, and is not what matters
     process = start(small, seeds=("3", "4"), only="second")
     out, err = process.communicate(timeout=60)
     page = small / "_build" / "results" / "90_small-second-paper-seed3.ipynb"
@@ -188,8 +195,9 @@ def test_a_failure_stops_it_and_says_where_to_look(small, how, why):
     assert records(small) == {}
 
 
-def test_a_page_that_lacks_other_runs_does_not_stop_the_seeds_of_one_experiment(small):
-    (small / "book" / "page").touch()
+@pytest.mark.parametrize("where", ["before", "after"])
+def test_a_page_that_lacks_other_runs_does_not_stop_the_seeds_of_one_experiment(small, where):
+    (small / "book" / where).touch()
     pages = small / "_build" / "results"
     why = "stored, but the rest of the page fails (IndexError: list index out of range)"
     lines = finish(start(small, seeds=("0", "1"), only="first")).splitlines()

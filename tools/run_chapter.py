@@ -45,11 +45,21 @@ def check(notebook: Path, only: str) -> None:
         sys.exit(f"{notebook.stem} has no experiment {only!r}: no cell names it.")
 
 
+def of_experiment(copy: Path, only: str):
+    """The error of the cell that was to store the experiment, None if there is none."""
+    for cell in nbformat.read(copy, 4).cells:
+        if only and cell.cell_type == "code" and "store." in cell.source and only in cell.source:
+            for output in cell.outputs:
+                if output.output_type == "error":
+                    return output
+    return None
+
+
 def run(notebook: Path, preset: str, only: str, seed: int) -> None:
     """Run the chapter with one seed; the executed copy goes to _build/results.
 
     What the page claims of its own seed may fail with another, and a page that ran one experiment
-    may miss the runs of the others: that is said, and stops nothing.
+    may miss the runs of the others, in cells before and after: that is said, and stops nothing.
     """
     progress = Progress(notebook.stem)
     copy = notebook.parents[1] / "_build" / "results"
@@ -63,6 +73,7 @@ def run(notebook: Path, preset: str, only: str, seed: int) -> None:
             kernel_name="python3",
             start_timeout=300,
             allow_error_names=["AssertionError"],
+            allow_errors=bool(only),
             extra_arguments=["--IPKernelApp.log_level=50"],  # the same for its process
             progress_bar=False,
             stdout_file=progress,
@@ -75,6 +86,7 @@ def run(notebook: Path, preset: str, only: str, seed: int) -> None:
             why = f"{error.ename}: {error.evalue}"
             print(f"    stored, but the rest of the page fails ({why}), see {copy}", flush=True)
         else:
+            error = of_experiment(copy, only) or error
             sys.exit(
                 f"Failed with seed {seed}: {error.ename}: {error.evalue}\n"
                 f"What is stored is kept; the page so far is {copy}"
