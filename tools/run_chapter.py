@@ -41,14 +41,19 @@ def check(notebook: Path, only: str) -> None:
             sys.exit(f"{notebook.stem} has no parameter {name!r}: it stores no such runs.")
     cells = nbformat.read(notebook, 4).cells
     code = "\n".join(cell.source for cell in cells if cell.cell_type == "code")
-    if only and not re.search(rf"""(["']){re.escape(only)}\1""", code):
+    if only and not named(only, code):
         sys.exit(f"{notebook.stem} has no experiment {only!r}: no cell names it.")
 
 
+def named(only: str, code: str) -> bool:
+    """Whether the code names the experiment."""
+    return bool(re.search(rf"""(["']){re.escape(only)}\1""", code))
+
+
 def of_experiment(copy: Path, only: str):
-    """The error of the cell that was to store the experiment, None if there is none."""
+    """The first error of a cell that is to store the experiment, None if there is none."""
     for cell in nbformat.read(copy, 4).cells:
-        if only and cell.cell_type == "code" and "store." in cell.source and only in cell.source:
+        if cell.cell_type == "code" and "store." in cell.source and named(only, cell.source):
             for output in cell.outputs:
                 if output.output_type == "error":
                     return output
@@ -80,13 +85,15 @@ def run(notebook: Path, preset: str, only: str, seed: int) -> None:
             cwd=notebook.parent,
         )
     except papermill.PapermillExecutionError as error:  # of the last cell that failed
-        if error.ename == "AssertionError":
+        stored = only and " stored" in progress.last  # "stored after …" or "already stored"
+        failed = not stored and only and of_experiment(copy, only)
+        if error.ename == "AssertionError" and not failed:
             print(f"    a claim of the page fails with this seed, see {copy}", flush=True)
-        elif only and " stored" in progress.last:  # "stored after …" or "already stored"
+        elif stored:
             why = f"{error.ename}: {error.evalue}"
             print(f"    stored, but the rest of the page fails ({why}), see {copy}", flush=True)
         else:
-            error = of_experiment(copy, only) or error
+            error = failed or error
             sys.exit(
                 f"Failed with seed {seed}: {error.ename}: {error.evalue}\n"
                 f"What is stored is kept; the page so far is {copy}"
