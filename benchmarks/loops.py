@@ -15,9 +15,9 @@ import torch
 from scipy.cluster import hierarchy
 from torch.nn import functional
 
+from clusterfl_core.algorithms.fedsoft import aggregation_weights, select
 from clusterfl_core.banks import Bank
-from clusterfl_core.federation import BATCHES, generator
-from clusterfl_core.fedsoft import aggregation_weights, select
+from clusterfl_core.randomness import BATCHES, generator
 
 
 def loss_of(module, x, y, reduction="mean"):

@@ -11,33 +11,31 @@ import os
 os.environ.setdefault("MKL_CBWR", "AUTO")
 
 from clusterfl_core import (
-    backends,
     banks,
-    baselines,
-    cfl,
+    clients,
+    compute,
+    contract,
     data,
     evaluation,
-    federation,
-    fedsoft,
     flower,
-    ifca,
     interactive,
-    local,
     models,
     plotting,
     populations,
+    randomness,
     results,
     simulation,
+    solvers,
     theory,
     trials,
 )
-from clusterfl_core.baselines import FedAvg, FedEM, LocalOnly, OneShot
-from clusterfl_core.cfl import CFL
-from clusterfl_core.federation import Clients, Federation
-from clusterfl_core.fedsoft import FedSoft
-from clusterfl_core.ifca import IFCA
-from clusterfl_core.local import LocalAdam, LocalSGD
+from clusterfl_core.algorithms.baselines import FedAvg, FedEM, LocalOnly, OneShot
+from clusterfl_core.algorithms.cfl import CFL
+from clusterfl_core.algorithms.fedsoft import FedSoft
+from clusterfl_core.algorithms.ifca import IFCA
+from clusterfl_core.clients import Clients, Federation
 from clusterfl_core.simulation import Run, run
+from clusterfl_core.solvers import LocalAdam, LocalSGD
 
 __version__ = "0.1.0"
 
@@ -54,24 +52,26 @@ __all__ = [
     "LocalSGD",
     "OneShot",
     "Run",
-    "backends",
     "banks",
     "baselines",
     "cfl",
+    "clients",
+    "compute",
+    "contract",
     "data",
     "evaluation",
-    "federation",
     "fedsoft",
     "flower",
     "ifca",
     "interactive",
-    "local",
     "models",
     "plotting",
     "populations",
+    "randomness",
     "results",
     "run",
     "simulation",
+    "solvers",
     "theory",
     "trials",
 ]

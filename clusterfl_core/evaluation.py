@@ -16,10 +16,10 @@ import torch
 from scipy.optimize import linear_sum_assignment
 from sklearn.metrics import adjusted_rand_score
 
-from clusterfl_core import local
-from clusterfl_core.baselines import responsibilities
-from clusterfl_core.cfl import cross_similarity, optimal_bipartition
-from clusterfl_core.ifca import lowest
+from clusterfl_core import compute
+from clusterfl_core.algorithms.baselines import responsibilities
+from clusterfl_core.algorithms.cfl import cross_similarity, optimal_bipartition
+from clusterfl_core.algorithms.ifca import lowest
 
 INFERENCE = 20  # E steps with which a new client of FedEM finds its mixture weights
 
@@ -56,11 +56,11 @@ def lowest_loss(state, federation):
     The labels of the test clients are used to choose among the k models, then again to score the
     choice. That is the protocol of IFCA's Table 1; with one model there is nothing to choose.
     """
-    losses = local.loss_matrix(state.bank, federation.test)
+    losses = compute.loss_matrix(state.bank, federation.test)
     chosen = lowest(losses)
     if not federation.classes:
         return losses.gather(1, chosen[:, None])[:, 0]
-    return local.accuracies(state.bank.take(chosen), federation.test)
+    return compute.accuracies(state.bank.take(chosen), federation.test)
 
 
 def own_distribution(state, federation):
@@ -140,11 +140,11 @@ def personal_quality(state, federation, rows, clients):
     """
     x, chosen = clients.inputs(state.bank.dtype), state.assignments[rows]
     if hasattr(state, "personal"):
-        found = local.outputs(state.personal.take(rows), x)
+        found = compute.outputs(state.personal.take(rows), x)
     elif chosen.ndim == 2:
         found = mixed_outputs(state.bank, chosen, x, federation.classes)
     else:
-        values = _quality(local.outputs(state.bank.take(chosen), x), state, federation, clients)
+        values = _quality(compute.outputs(state.bank.take(chosen), x), state, federation, clients)
         return torch.where(chosen >= 0, values, torch.nan)
     return _quality(found, state, federation, clients)
 
@@ -154,7 +154,7 @@ def _quality(found, state, federation, clients):
         points = (found.argmax(-1) == clients.y).to(torch.float64)
     else:
         points = state.bank.model.loss(found, clients.y).to(torch.float64)
-    return local.masked_mean(points, clients.mask())
+    return compute.masked_mean(points, clients.mask())
 
 
 def mixture(state, federation):
@@ -165,12 +165,12 @@ def mixture(state, federation):
     :func:`lowest_loss`, their labels are used to find the weights, then again to score.
     """
     test = federation.test
-    table, mask = local.point_loss_table(state.bank, test), test.mask()
+    table, mask = compute.point_loss_table(state.bank, test), test.mask()
     k = len(state.bank)
     weights = torch.full((len(test), k), 1 / k, dtype=torch.float64)
     for _ in range(INFERENCE):
         q, _evidence = responsibilities(table, weights)
-        weights = torch.stack([local.masked_mean(one.to(torch.float64), mask) for one in q], 1)
+        weights = torch.stack([compute.masked_mean(one.to(torch.float64), mask) for one in q], 1)
     x = test.inputs(state.bank.dtype)
     found = mixed_outputs(state.bank, weights, x, federation.classes)
     return _quality(found, state, federation, test)
@@ -194,9 +194,9 @@ def mixed_outputs(bank, weights, x, classes):
     """
     total = 0
     for j in range(len(bank)):
-        found = local.outputs(bank.take([j] * len(x)), x)
+        found = compute.outputs(bank.take([j] * len(x)), x)
         found = found.softmax(-1) if classes else found
-        total = total + local.column(weights[:, j].to(found), found) * found
+        total = total + compute.column(weights[:, j].to(found), found) * found
     return total
 
 
@@ -211,8 +211,8 @@ def center_table(bank, federation):
     """
     test = federation.test
     if not federation.classes:
-        return local.loss_matrix(bank, test)
-    columns = [local.accuracies(bank.take([j] * len(test)), test) for j in range(len(bank))]
+        return compute.loss_matrix(bank, test)
+    columns = [compute.accuracies(bank.take([j] * len(test)), test) for j in range(len(bank))]
     return torch.stack(columns, 1)
 
 
@@ -230,7 +230,7 @@ def own_leaf(state, federation):
     """
     if not same_people(federation):
         return lowest_loss(state, federation)
-    judge = local.accuracies if federation.classes else local.mean_losses
+    judge = compute.accuracies if federation.classes else compute.mean_losses
     return judge(state.bank.take(state.assignments), federation.test)
 
 
@@ -306,7 +306,7 @@ def separation_gap(similarity, clusters):
     ------
     ValueError
         If the clusters are not those of the similarity's clients, or the similarity is not one
-        that :func:`clusterfl_core.cfl.optimal_bipartition` takes.
+        that :func:`clusterfl_core.algorithms.cfl.optimal_bipartition` takes.
     """
     similarity, clusters = torch.as_tensor(similarity), torch.as_tensor(clusters)
     halves = optimal_bipartition(similarity)

@@ -56,7 +56,7 @@ from torch.nn.functional import pad
 
 from clusterfl_core import simulation
 from clusterfl_core.banks import Bank
-from clusterfl_core.federation import Jobs, Replies
+from clusterfl_core.contract import Jobs, Replies
 
 KINDS = {str(kind)[6:]: kind for kind in (torch.float32, torch.float64, torch.int64, torch.bool)}
 KEPT = "kept"  # the name of the one array that a client remembers

@@ -51,7 +51,7 @@ class MLP(nn.Module):
         Number of classes; the outputs are logits.
     """
 
-    first = "hidden"  # the layer that sees the inputs is linear; see backends.begins_linear
+    first = "hidden"  # the layer that sees the inputs is linear; see compute.begins_linear
 
     def __init__(self, inputs, hidden, classes):
         super().__init__()

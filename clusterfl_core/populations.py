@@ -1,6 +1,6 @@
 """One data set becomes a population of clients, with the truth kept for evaluation.
 
-Each function returns a :class:`~clusterfl_core.federation.Federation`; printing it says in words
+Each function returns a :class:`~clusterfl_core.clients.Federation`; printing it says in words
 what was made. One seed gives one population, and the clients of a hidden cluster are neighbours:
 client i belongs to cluster i k // m.
 
@@ -31,7 +31,8 @@ import numpy as np
 import torch
 
 from clusterfl_core import data
-from clusterfl_core.federation import POPULATION, Clients, Federation, generator
+from clusterfl_core.clients import Clients, Federation
+from clusterfl_core.randomness import POPULATION, generator
 
 
 def _check_sizes(clients, clusters):

@@ -35,8 +35,9 @@ import torch
 from torch import nn
 from tqdm import tqdm
 
-from clusterfl_core import backends, banks, baselines, cfl, evaluation, fedsoft, ifca, local, models
-from clusterfl_core import federation as wire
+from clusterfl_core import banks, clients, compute, evaluation, models, solvers
+from clusterfl_core import contract as wire
+from clusterfl_core.algorithms import baselines, cfl, fedsoft, ifca
 from clusterfl_core.data import write_whole
 
 MOST = 256  # clients handled as one batch
@@ -129,7 +130,8 @@ class Run:
 
 
 def _own_classes():
-    modules = (banks, baselines, cfl, wire, fedsoft, ifca, local, models, sys.modules[__name__])
+    modules = (banks, baselines, cfl, clients, wire, fedsoft, ifca, solvers, models)
+    modules = (*modules, sys.modules[__name__])
     own = [
         value
         for module in modules
@@ -270,7 +272,7 @@ def training_loss(run, federation):
     """Mean over the clients of the lowest loss among the run's models on their training data."""
     rows = torch.arange(len(federation))
     chunks = rows.split(chunk_size(run.models, federation.train))
-    matrices = [local.loss_matrix(run.models, federation.train.take(some)) for some in chunks]
+    matrices = [compute.loss_matrix(run.models, federation.train.take(some)) for some in chunks]
     return float(torch.cat(matrices).min(1).values.mean())
 
 
@@ -296,7 +298,7 @@ def chunk_size(bank, clients, device="cpu"):
         free memory in any case.
     """
     points, numbers = clients.y.shape[1], clients.x[0, 0].numel()
-    said = backends.activations(bank.model, clients.take([0]).inputs(bank.dtype)[0, :1].cpu())
+    said = compute.activations(bank.model, clients.take([0]).inputs(bank.dtype)[0, :1].cpu())
     model = sum(p.numel() for p in bank.model.parameters()) * bank.dtype.itemsize
     one = points * (numbers + (2 + len(bank)) * said) * bank.dtype.itemsize + 3 * model
     room = free_memory(device) / 16

@@ -30,10 +30,10 @@ from itertools import product
 import torch
 
 from clusterfl_core import evaluation, populations, theory
+from clusterfl_core.algorithms.ifca import best
 from clusterfl_core.banks import Bank
-from clusterfl_core.federation import INITIALIZATION, generator
-from clusterfl_core.ifca import best
 from clusterfl_core.models import LinearRegression
+from clusterfl_core.randomness import INITIALIZATION, generator
 from clusterfl_core.simulation import named_device
 
 # Bytes of X handled at once. On a CPU they stay in its cache from the one product to the other;

@@ -152,7 +152,7 @@ def ifca(people, thetas, rounds, choose, train, average):
         "best-start": """
 def best_start(banks, people):
     def loss(name):
-        return cf.local.loss_matrix(banks[name], people.test).min(1).values.mean()
+        return cf.compute.loss_matrix(banks[name], people.test).min(1).values.mean()
 
     return min(banks, key=loss)
 """,
@@ -162,7 +162,7 @@ def best_start(banks, people):
         "best-start": """
 def best_start(banks, people):
     def loss(name):
-        return cf.local.loss_matrix(banks[name], people.train).mean()
+        return cf.compute.loss_matrix(banks[name], people.train).mean()
 
     return min(banks, key=loss)
 """,

@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 from torch import nn
 
 import clusterfl_core as cf
-from clusterfl_core import backends, models, simulation
+from clusterfl_core import compute, models, simulation
 from clusterfl_core.banks import Bank
-from clusterfl_core.federation import Clients, generator
+from clusterfl_core.clients import Clients
+from clusterfl_core.randomness import generator
 
 torch.set_num_threads(1)
 
@@ -150,15 +151,15 @@ def close(found, expected, tolerance):
 @pytest.mark.parametrize("name", MODELS)
 def test_every_backend_is_the_plain_loop(monkeypatch, name, dtype, tolerance, looping):
     if name not in ("mlp", "regression"):  # these two are written out
-        monkeypatch.setattr(backends, "loops", lambda model, device: looping)
+        monkeypatch.setattr(compute, "loops", lambda model, device: looping)
     clients, bank = clients_for(name, dtype), bank_for(name, len(COUNTS), dtype)
     found = cf.LocalSGD(3, 0.1).train(bank, clients, (0, 0)).flatten()
     assert close(found, plain_descent(bank, clients, 3, 0.1), tolerance)
     x = clients.inputs(dtype)
     own = torch.stack([bank.module(i)(x[i]) for i in range(len(COUNTS))]).detach()
-    assert close(backends.outputs(bank, x).detach(), own, tolerance)
+    assert close(compute.outputs(bank, x).detach(), own, tolerance)
     every = torch.stack([bank.module(j)(x.flatten(0, 1)) for j in range(len(COUNTS))])
-    shared = backends.shared_outputs(bank, x).detach()
+    shared = compute.shared_outputs(bank, x).detach()
     assert close(shared.flatten(1, 2), every.detach(), tolerance)
 
 
@@ -167,7 +168,7 @@ def test_weights_multiply_the_loss_of_each_point(name):
     clients, bank = clients_for(name, torch.float64), bank_for(name, 3, torch.float64)
     weights = torch.rand(clients.y.shape, generator=torch.Generator().manual_seed(3)).double()
     x, mask = clients.inputs(torch.float64), clients.mask()
-    found = cf.local.gradients(bank, x, clients.y, mask, weights).flatten()
+    found = cf.compute.client_gradients(bank, x, clients.y, mask, weights).flatten()
     for i, n in enumerate(COUNTS):
         module = bank.module(i)
         loss = getattr(module, "loss", models.cross_entropy)
@@ -189,8 +190,8 @@ def test_gram_form_is_plain_descent(name, dtype, tolerance, given_first):
     factors = clients.mask() / clients.counts[:, None].to(dtype)
     hidden = None
     if given_first:
-        hidden = backends.hidden_layer(bank, x)[torch.arange(3), :, rows]
-    found = backends.gram_descent(bank, rows, x, y, factors, 6, 0.2, hidden).flatten()
+        hidden = compute.hidden_layer(bank, x)[torch.arange(3), :, rows]
+    found = compute.gram_descent(bank, rows, x, y, factors, 6, 0.2, hidden).flatten()
     assert close(found, plain_descent(bank.take(rows), clients, 6, 0.2), tolerance)
 
 
@@ -205,18 +206,18 @@ def test_gram_form_is_plain_descent_whatever_the_sizes(counts, steps, name):
     bank = bank_for(name, len(counts), torch.float64)
     rows, factors = torch.arange(len(counts)), clients.mask() / clients.counts[:, None].double()
     x, y = clients.x, clients.y
-    found = backends.gram_descent(bank, rows, x, y, factors, steps, 0.1).flatten()
+    found = compute.gram_descent(bank, rows, x, y, factors, steps, 0.1).flatten()
     assert close(found, plain_descent(bank, clients, steps, 0.1), 1e-10)
 
 
 def test_gram_form_is_taken_only_where_it_is_less_work():
     wide, flat = models.MLP(784, 200, 10), models.MLP(64, 32, 10)
-    assert backends.gram_pays(wide, points=100, steps=10)
-    assert not backends.gram_pays(wide, points=3000, steps=10)
-    assert not backends.gram_pays(wide, points=100, steps=1)
-    assert not backends.gram_pays(flat, points=600, steps=10)
-    assert not backends.gram_pays(models.CFLConvNet(1, 28), points=10, steps=10)
-    assert not backends.gram_pays(Doubled(784, 200, 10), points=100, steps=10)
+    assert compute.gram_pays(wide, points=100, steps=10)
+    assert not compute.gram_pays(wide, points=3000, steps=10)
+    assert not compute.gram_pays(wide, points=100, steps=1)
+    assert not compute.gram_pays(flat, points=600, steps=10)
+    assert not compute.gram_pays(models.CFLConvNet(1, 28), points=10, steps=10)
+    assert not compute.gram_pays(Doubled(784, 200, 10), points=100, steps=10)
 
 
 class Halved(cf.LocalSGD):
@@ -238,10 +239,8 @@ class Halved(cf.LocalSGD):
 )
 def test_only_plain_full_batch_descent_has_a_gram_form(monkeypatch, solver, taken):
     called = []
-    whole = backends.gram_descent
-    monkeypatch.setattr(
-        backends, "gram_descent", lambda *a, **k: called.append(1) or whole(*a, **k)
-    )
+    whole = compute.gram_descent
+    monkeypatch.setattr(compute, "gram_descent", lambda *a, **k: called.append(1) or whole(*a, **k))
     clients, bank = clients_for("mlp", torch.float64), bank_for("mlp", 3, torch.float64)
     solver.train(bank, clients, (0, 0))
     assert bool(called) == taken
@@ -252,16 +251,16 @@ def test_the_forward_pass_of_the_choice_is_the_first_of_the_training(monkeypatch
     bank = bank_for("mlp", 4, torch.float64)
     algorithm = cf.IFCA(MODELS["mlp"], 4, cf.LocalSGD(5, 0.1))
     models_sent = torch.arange(4).expand(3, -1)
-    jobs = cf.federation.Jobs(0, 0, clients.ids, bank, models_sent)
+    jobs = cf.contract.Jobs(0, 0, clients.ids, bank, models_sent)
     chosen = cf.ifca.estimate_identities(bank, clients)
     expected = plain_descent(bank.take(chosen), clients, 5, 0.1)
-    layers, affine = [], backends._affine
+    layers, affine = [], compute._affine
 
     def counted(x, weight, bias):
         layers.append(tuple(weight.shape[1:]))
         return affine(x, weight, bias)
 
-    monkeypatch.setattr(backends, "_affine", counted)
+    monkeypatch.setattr(compute, "_affine", counted)
     found = algorithm.client_step(jobs, clients)
     assert close(found.bank.flatten(), expected, 1e-10)
     assert [shape for shape in layers if shape[1] == 12] == [(4 * 6, 12)]  # all models, once
@@ -296,15 +295,15 @@ def test_a_fault_of_the_model_itself_is_not_hidden():
     clients = clients_for("mlp", torch.float32)
     bank = Bank.initialize(Broken(), 3, generator(0))
     with pytest.raises(ArithmeticError, match="no answer"):
-        backends.outputs(bank, clients.x)
+        compute.outputs(bank, clients.x)
 
 
 def test_convolutions_loop_on_a_cpu_and_are_vectorised_on_a_gpu():
     for model in IMAGES.values():
-        assert backends.loops(model, "cpu")
-        assert not backends.loops(model, "cuda")
+        assert compute.loops(model, "cpu")
+        assert not compute.loops(model, "cuda")
     for name in ("mlp", "deep", "lstm"):
-        assert not backends.loops(MODELS[name], "cpu")
+        assert not compute.loops(MODELS[name], "cpu")
 
 
 # ---------------------------------------------------------------- chunks, threads, memory
@@ -374,7 +373,7 @@ def test_cores_compute_the_same_bits_as_one(monkeypatch, name, model):
 def test_an_error_on_another_core_reaches_the_caller(monkeypatch):
     federation = cf.populations.rotated("digits", clients=8, clusters=4)
     monkeypatch.setattr(simulation, "MOST", 1)
-    monkeypatch.setattr(backends, "hidden_layer", lambda *_: 1 / 0)
+    monkeypatch.setattr(compute, "hidden_layer", lambda *_: 1 / 0)
     try:
         torch.set_num_threads(2)
         with pytest.raises(ZeroDivisionError):
@@ -422,7 +421,7 @@ def test_answers_are_summed_as_they_come_and_the_sum_does_not_depend_on_the_part
         )
         dropped = simulation.round_trip(algorithm, state, federation.train, keep=False)
         assert dropped[2].bank is None
-        assert cf.federation.traffic(*dropped[1:]) == cf.federation.traffic(jobs, replies)
+        assert cf.contract.traffic(*dropped[1:]) == cf.contract.traffic(jobs, replies)
         assert torch.equal(dropped[0].bank.flatten(), whole.bank.flatten())
 
 
@@ -457,6 +456,6 @@ def _no_file(name):
 def test_the_model_given_stays_as_it_is():
     model = models.MLP(12, 6, 3)
     before = copy.deepcopy(model.state_dict())
-    backends.activations(model, torch.zeros(1, 12))
+    compute.activations(model, torch.zeros(1, 12))
     assert all(torch.equal(before[name], value) for name, value in model.state_dict().items())
     assert not model.hidden._forward_hooks

@@ -11,9 +11,9 @@ from torch import nn
 
 from clusterfl_core import banks
 from clusterfl_core.banks import Bank
-from clusterfl_core.federation import generator
-from clusterfl_core.local import outputs
+from clusterfl_core.compute import outputs
 from clusterfl_core.models import MLP, LinearRegression
+from clusterfl_core.randomness import generator
 
 
 def small(count, seed=0):

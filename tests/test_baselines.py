@@ -15,12 +15,14 @@ from test_local import (
     ragged,
 )
 
-from clusterfl_core.baselines import FedAvg, LocalOnly
-from clusterfl_core.federation import Federation, Replies, participants, traffic
-from clusterfl_core.ifca import IFCA
-from clusterfl_core.local import LocalSGD
+from clusterfl_core.algorithms.baselines import FedAvg, LocalOnly
+from clusterfl_core.algorithms.ifca import IFCA
+from clusterfl_core.clients import Federation
+from clusterfl_core.contract import Replies, traffic
 from clusterfl_core.models import LinearRegression
+from clusterfl_core.randomness import participants
 from clusterfl_core.simulation import round_trip, run
+from clusterfl_core.solvers import LocalSGD
 
 COUNTS = (4, 1, 7, 2, 6)
 KINDS = pytest.mark.parametrize("kind", ["classes", "regression"])

@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 from scipy.cluster import hierarchy
 
 import clusterfl_core as cf
-from clusterfl_core import cfl, evaluation, local, simulation
+from clusterfl_core import compute, evaluation, simulation
+from clusterfl_core.algorithms import cfl
 from clusterfl_core.banks import Bank
-from clusterfl_core.federation import Replies
+from clusterfl_core.contract import Replies
 from clusterfl_core.models import MLP, LinearRegression
 
 SGD = cf.LocalSGD(steps=5, step_size=0.05)
@@ -581,7 +582,7 @@ def test_every_client_trains_the_model_of_its_own_leaf_with_the_batches_of_the_r
     start = state.bank.take(state.assignments)
     trained = one.local.train(start, federation.train, (0, 45))
     torch.testing.assert_close(replies.bank.flatten(), (trained.map(torch.sub, start)).flatten())
-    torch.testing.assert_close(replies.values["loss"], local.mean_losses(start, federation.train))
+    torch.testing.assert_close(replies.values["loss"], compute.mean_losses(start, federation.train))
 
 
 # ---------------------------------------------------------------- updates or gradients
@@ -600,7 +601,7 @@ def test_gradients_travel_beside_the_updates():
     assert torch.equal(updates, one.bank.flatten())
     start = state.bank.take([0] * len(federation))
     train = federation.train
-    full = local.gradients(start, train.inputs(), train.y, train.mask())
+    full = compute.client_gradients(start, train.inputs(), train.y, train.mask())
     assert torch.equal(compared, full.flatten())
     updates, compared = plain.unpack(one)
     assert torch.equal(updates, compared)
@@ -653,7 +654,7 @@ def test_models_along_a_path_go_from_general_to_special():
         assert torch.equal(models.flatten()[0], state.tree[0].model.flatten()[0])
         assert torch.equal(models.flatten()[1], state.tree[path[1]].model.flatten()[0])
         assert torch.equal(models.flatten()[2], state.bank.flatten()[state.assignments[i]])
-        losses = local.loss_matrix(models, client)[0]
+        losses = compute.loss_matrix(models, client)[0]
         assert losses[0] > losses[1] > losses[2]
 
 
@@ -1039,7 +1040,7 @@ def test_own_leaf_of_a_regression_is_an_error():
     one = algorithm()
     state = play(one, federation, 25)[-1]
     score = evaluation.score(one, state, federation)
-    own = local.mean_losses(state.bank.take(state.assignments), federation.train)
+    own = compute.mean_losses(state.bank.take(state.assignments), federation.train)
     assert torch.equal(score, own)
 
 

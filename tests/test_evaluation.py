@@ -12,12 +12,12 @@ from test_local import architecture, models_of, plain_loss, plain_points, ragged
 from torch import nn
 
 from clusterfl_core import evaluation, populations, simulation
+from clusterfl_core.algorithms.baselines import FedAvg, LocalOnly
+from clusterfl_core.algorithms.ifca import IFCA
 from clusterfl_core.banks import Bank
-from clusterfl_core.baselines import FedAvg, LocalOnly
-from clusterfl_core.federation import Clients, Federation
-from clusterfl_core.ifca import IFCA
-from clusterfl_core.local import LocalSGD
+from clusterfl_core.clients import Clients, Federation
 from clusterfl_core.models import MLP
+from clusterfl_core.solvers import LocalSGD
 
 KINDS = pytest.mark.parametrize("kind", ["classes", "regression"])
 

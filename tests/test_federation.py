@@ -7,20 +7,17 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from clusterfl_core.banks import Bank
-from clusterfl_core.federation import (
+from clusterfl_core.clients import Clients, Federation
+from clusterfl_core.contract import Jobs, Replies, traffic
+from clusterfl_core.models import LinearRegression
+from clusterfl_core.randomness import (
     BATCHES,
     INITIALIZATION,
     PARTICIPATION,
     POPULATION,
-    Clients,
-    Federation,
-    Jobs,
-    Replies,
     generator,
     participants,
-    traffic,
 )
-from clusterfl_core.models import LinearRegression
 
 KEYS = st.lists(st.integers(0, 2**32 - 1), min_size=1, max_size=4)
 

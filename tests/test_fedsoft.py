@@ -8,9 +8,11 @@ import torch
 from torch import nn
 
 import clusterfl_core as cf
-from clusterfl_core import evaluation, fedsoft, simulation, theory
+from clusterfl_core import evaluation, simulation, theory
+from clusterfl_core.algorithms import fedsoft
 from clusterfl_core.banks import Bank
-from clusterfl_core.federation import Replies, generator
+from clusterfl_core.contract import Replies
+from clusterfl_core.randomness import generator
 
 
 class Exact:
@@ -316,7 +318,7 @@ def test_without_pull_selected_clients_train_as_if_alone():
     clients = federation.train.take(replies.clients)
     alone = solver.train(jobs.kept, clients, (0, 0))
     assert torch.equal(replies.bank.flatten(), alone.flatten())
-    assert torch.equal(replies.values["loss"], cf.local.mean_losses(jobs.kept, clients))
+    assert torch.equal(replies.values["loss"], cf.compute.mean_losses(jobs.kept, clients))
 
 
 def test_a_strong_pull_makes_local_models_the_mean_of_the_centers_by_importance():
@@ -346,7 +348,7 @@ def test_warm_start_is_the_model_kept_and_cold_start_the_mean_of_the_centers():
         mean = (u / u.sum(1, keepdim=True)) @ state.bank.flatten()
         start = kept.flatten() if warm else mean
         torch.testing.assert_close(replies.bank.flatten(), start)
-        losses = cf.local.mean_losses(bank_of(start), federation.train)
+        losses = cf.compute.mean_losses(bank_of(start), federation.train)
         torch.testing.assert_close(replies.values["loss"], losses)
 
 

@@ -18,7 +18,7 @@ from test_killed import same
 
 import clusterfl_core as cf
 from clusterfl_core import flower, simulation
-from clusterfl_core.federation import Replies
+from clusterfl_core.contract import Replies
 
 NEEDS_FLOWER = pytest.mark.skipif(
     importlib.util.find_spec("flwr") is None,

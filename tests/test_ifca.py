@@ -9,14 +9,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_local import architecture, close, models_of, plain_loss, plain_points, plain_train, ragged
 
-from clusterfl_core import evaluation, ifca, populations, simulation
+from clusterfl_core import evaluation, populations, simulation
+from clusterfl_core.algorithms import ifca
+from clusterfl_core.algorithms.baselines import FedAvg
+from clusterfl_core.algorithms.ifca import IFCA
 from clusterfl_core.banks import Bank
-from clusterfl_core.baselines import FedAvg
-from clusterfl_core.federation import Clients, Federation, Replies, participants
-from clusterfl_core.ifca import IFCA
-from clusterfl_core.local import LocalAdam, LocalSGD
+from clusterfl_core.clients import Clients, Federation
+from clusterfl_core.contract import Replies
 from clusterfl_core.models import MLP, LinearRegression
+from clusterfl_core.randomness import participants
 from clusterfl_core.simulation import round_trip, run
+from clusterfl_core.solvers import LocalAdam, LocalSGD
 
 COUNTS = (4, 1, 7, 2, 6, 3, 5)
 KINDS = pytest.mark.parametrize("kind", ["classes", "regression"])

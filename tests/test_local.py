@@ -8,12 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.nn import functional
 
-from clusterfl_core import local
+from clusterfl_core import compute
+from clusterfl_core.algorithms.ifca import IFCA
 from clusterfl_core.banks import Bank
-from clusterfl_core.federation import Clients, Federation, generator
-from clusterfl_core.ifca import IFCA
-from clusterfl_core.local import LocalSGD
+from clusterfl_core.clients import Clients, Federation
 from clusterfl_core.models import MLP, LinearRegression
+from clusterfl_core.randomness import generator
+from clusterfl_core.solvers import LocalSGD
 
 torch.set_num_threads(1)  # threads cost more than they bring on clients as small as here
 
@@ -92,7 +93,7 @@ def test_loss_matrix_is_the_mean_loss_of_every_client_under_every_model(kind, dt
         [plain_loss(bank.module(j), *plain_points(clients, i)).item() for j in range(3)]
         for i in range(len(clients))
     ]
-    found = local.loss_matrix(bank, clients)
+    found = compute.loss_matrix(bank, clients)
     assert found.shape == (len(clients), 3)
     assert found.dtype == dtype
     assert close(found, torch.tensor(expected, dtype=torch.float64), tolerance)
@@ -105,9 +106,9 @@ def test_mean_losses_are_the_losses_of_each_client_under_its_own_model(kind, dty
     expected = [
         plain_loss(bank.module(i), *plain_points(clients, i)).item() for i in range(len(clients))
     ]
-    found = local.mean_losses(bank, clients)
+    found = compute.mean_losses(bank, clients)
     assert close(found, torch.tensor(expected, dtype=torch.float64), tolerance)
-    matrix = local.loss_matrix(bank, clients)
+    matrix = compute.loss_matrix(bank, clients)
     assert close(found, matrix.diagonal(), tolerance)
 
 
@@ -122,14 +123,14 @@ def test_gradients_are_those_of_autograd_client_by_client(kind, dtype, tolerance
             plain_loss(module, *plain_points(clients, i)), list(module.parameters())
         )
         expected.append(torch.cat([g.flatten() for g in found]))
-    found = local.gradients(bank, clients.inputs(dtype), clients.y, clients.mask())
+    found = compute.client_gradients(bank, clients.inputs(dtype), clients.y, clients.mask())
     assert close(found.flatten(), torch.stack(expected), tolerance)
 
 
 def test_the_gradient_of_the_squared_loss_carries_the_factor_2():
     clients = ragged("regression", dtype=torch.float64)
     bank = models_of("regression", len(COUNTS), torch.float64)
-    slopes = local.gradients(bank, clients.x, clients.y, clients.mask())
+    slopes = compute.client_gradients(bank, clients.x, clients.y, clients.mask())
     for i in range(len(clients)):
         x, y = plain_points(clients, i)
         residual = y - x @ bank.tensors["theta"][i]
@@ -139,7 +140,7 @@ def test_the_gradient_of_the_squared_loss_carries_the_factor_2():
 
 def test_accuracies_count_the_right_guesses_of_each_client():
     clients, bank = ragged("classes"), models_of("classes", len(COUNTS))
-    for i, found in enumerate(local.accuracies(bank, clients).tolist()):
+    for i, found in enumerate(compute.accuracies(bank, clients).tolist()):
         x, y = plain_points(clients, i)
         guesses = [int(bank.module(i)(one[None]).argmax()) for one in x]
         right = sum(guess == label for guess, label in zip(guesses, y.tolist(), strict=True))
@@ -153,7 +154,7 @@ def test_bytes_enter_a_model_as_fractions_of_255():
     bank = Bank.initialize(MLP(4, 3, 3), 2, generator(0))
     as_bytes = Clients.from_lists(pixels, labels)
     as_fractions = Clients.from_lists([p.to(torch.float32) / 255 for p in pixels], labels)
-    assert torch.equal(local.loss_matrix(bank, as_bytes), local.loss_matrix(bank, as_fractions))
+    assert torch.equal(compute.loss_matrix(bank, as_bytes), compute.loss_matrix(bank, as_fractions))
 
 
 @KINDS
@@ -167,8 +168,8 @@ def test_what_the_padding_holds_never_matters(kind, batch_size):
     dirty = Clients(x, y, clean.counts, clean.ids)
     bank, shared = models_of(kind, len(COUNTS)), models_of(kind, 3)
     solver = LocalSGD(3, 0.1, batch_size)
-    assert torch.equal(local.loss_matrix(shared, clean), local.loss_matrix(shared, dirty))
-    assert torch.equal(local.mean_losses(bank, clean), local.mean_losses(bank, dirty))
+    assert torch.equal(compute.loss_matrix(shared, clean), compute.loss_matrix(shared, dirty))
+    assert torch.equal(compute.mean_losses(bank, clean), compute.mean_losses(bank, dirty))
     assert torch.equal(
         solver.train(bank, clean, (0, 0)).flatten(), solver.train(bank, dirty, (0, 0)).flatten()
     )
@@ -177,7 +178,7 @@ def test_what_the_padding_holds_never_matters(kind, batch_size):
         solver.gradient(bank, dirty, (0, 0)).flatten(),
     )
     if kind == "classes":
-        assert torch.equal(local.accuracies(bank, clean), local.accuracies(bank, dirty))
+        assert torch.equal(compute.accuracies(bank, clean), compute.accuracies(bank, dirty))
 
 
 @KINDS
@@ -190,7 +191,7 @@ def test_how_long_the_padding_is_never_matters(kind):
         short.counts,
     )
     bank = models_of(kind, len(COUNTS), torch.float64)
-    assert close(local.loss_matrix(bank, long), local.loss_matrix(bank, short), 1e-14)
+    assert close(compute.loss_matrix(bank, long), compute.loss_matrix(bank, short), 1e-14)
     for batch_size in (None, 2):
         solver = LocalSGD(3, 0.1, batch_size)
         found, expected = (solver.train(bank, c, (0, 0)).flatten() for c in (long, short))

@@ -5,9 +5,9 @@ import torch
 from torch import nn
 
 import clusterfl_core as cf
-from clusterfl_core import local
+from clusterfl_core import compute
 from clusterfl_core.banks import Bank
-from clusterfl_core.federation import BATCHES, generator
+from clusterfl_core.randomness import BATCHES, generator
 
 KEY = (3, 0)
 REFERENCE = {cf.LocalAdam: torch.optim.Adam, cf.LocalSGD: torch.optim.SGD}
@@ -196,7 +196,7 @@ def test_bad_settings_are_refused_in_one_sentence(solver, settings, sentence):
 
 
 def test_losses_of_all_points_under_all_models(bank, clients):
-    table = local.point_loss_table(bank, clients)
+    table = compute.point_loss_table(bank, clients)
     assert table.shape == (3, 3, 9)
     for j in range(3):
         for i in range(3):
@@ -205,8 +205,8 @@ def test_losses_of_all_points_under_all_models(bank, clients):
                 logits = bank.module(j)(x[point][None])
                 alone = nn.functional.cross_entropy(logits, y[point][None])
                 torch.testing.assert_close(table[j, i, point], alone.detach())
-    means = torch.stack([local.masked_mean(one, clients.mask()) for one in table], 1)
-    assert torch.equal(local.loss_matrix(bank, clients), means)
+    means = torch.stack([compute.masked_mean(one, clients.mask()) for one in table], 1)
+    assert torch.equal(compute.loss_matrix(bank, clients), means)
 
 
 class Halved(cf.models.LinearRegression):
@@ -231,14 +231,14 @@ def test_gradient_of_linear_regression_written_out_is_autograds(weighted, dtype)
     x[~mask], y = 0, torch.where(mask, y, 5.0).to(torch.float64)
     weights = torch.rand(4, 7, generator=source) if weighted else None
     theta = {"theta": torch.randn(4, 3, generator=source).to(dtype)}
-    found = local.gradients(
+    found = compute.client_gradients(
         Bank(cf.models.LinearRegression(3), theta), x.to(dtype), y, mask, weights
     )
-    wanted = local.gradients(Bank(Through(3), theta), x.to(dtype), y, mask, weights)
+    wanted = compute.client_gradients(Bank(Through(3), theta), x.to(dtype), y, mask, weights)
     assert found.dtype == dtype
     digits = {torch.float32: 1e-6, torch.float64: 1e-14}[dtype]
     torch.testing.assert_close(found.flatten(), wanted.flatten(), rtol=digits, atol=digits)
-    half = local.gradients(Bank(Halved(3), theta), x.to(dtype), y, mask, weights)
+    half = compute.client_gradients(Bank(Halved(3), theta), x.to(dtype), y, mask, weights)
     torch.testing.assert_close(half.flatten(), wanted.flatten() / 2)
 
 

@@ -96,7 +96,7 @@ def test_losses_of_all_models_on_all_clients_are_those_of_the_modules(name):
     model = ALL_MODELS[name]
     clients, xs, ys = ragged(model)
     bank = bank_of(model, 2)
-    table = cf.local.loss_matrix(bank, clients)
+    table = cf.compute.loss_matrix(bank, clients)
     for j in range(2):
         module = bank.module(j).to(torch.float64)
         for i, (x, y) in enumerate(zip(xs, ys, strict=True)):

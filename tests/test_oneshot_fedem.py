@@ -9,10 +9,12 @@ from sklearn.metrics import adjusted_rand_score
 from torch import nn
 
 import clusterfl_core as cf
-from clusterfl_core import baselines, evaluation, local, simulation
+from clusterfl_core import compute, evaluation, simulation
+from clusterfl_core.algorithms import baselines
 from clusterfl_core.banks import Bank
-from clusterfl_core.federation import Replies, generator
+from clusterfl_core.contract import Replies
 from clusterfl_core.populations import regression
+from clusterfl_core.randomness import generator
 
 THETA = torch.tensor([[3.0, 0, 0, 0], [0, 3, 0, 0], [0, 0, 3, 0]], dtype=torch.float64)
 
@@ -116,7 +118,7 @@ def test_a_clusters_model_is_the_mean_of_its_clients_in_every_round(weighted):
             trained = algorithm.local.train(start, federation.train, (0, t))
             assert torch.equal(replies.bank.flatten(), trained.flatten())
             assert torch.equal(after.assignments, state.assignments)
-            losses = local.mean_losses(start, federation.train)
+            losses = compute.mean_losses(start, federation.train)
             assert torch.equal(replies.values["loss"], losses)
         for j in range(2):
             rows = (after.assignments == j).nonzero()[:, 0]
@@ -269,7 +271,7 @@ def test_responsibilities_are_bayes_rule_at_every_point():
     federation, bank = ragged(), bank_of(torch.randn(3, 3, generator=generator(99, 3)))
     weights = torch.rand(6, 3, generator=generator(99, 4), dtype=torch.float64)
     weights /= weights.sum(1, keepdim=True)
-    table = local.point_loss_table(bank, federation.train)
+    table = compute.point_loss_table(bank, federation.train)
     q, evidence = baselines.responsibilities(table, weights)
     for i in range(6):
         for point in range(int(federation.train.counts[i])):
@@ -291,7 +293,7 @@ def test_responsibilities_of_classifiers_are_bayes_rule_with_their_probabilities
     clients = cf.Clients(x, y, torch.tensor([4]))
     bank = Bank.initialize(nn.Linear(2, 2), 2, generator(99, 6))
     weights = torch.tensor([[0.3, 0.7]])
-    q, evidence = baselines.responsibilities(local.point_loss_table(bank, clients), weights)
+    q, evidence = baselines.responsibilities(compute.point_loss_table(bank, clients), weights)
     each = torch.stack([bank.module(j)(x[0]).softmax(1)[range(4), y[0]] for j in range(2)])
     joint = weights[0][:, None] * each
     torch.testing.assert_close(q[:, 0], (joint / joint.sum(0)).detach())
@@ -318,7 +320,7 @@ def test_a_client_finds_its_mixture_and_trains_every_model_on_weighted_losses():
     jobs = algorithm.plan(state)
     assert jobs.models.tolist() == [[0, 1]] * 6
     replies = algorithm.client_step(jobs, federation.train)
-    table = local.point_loss_table(state.bank, federation.train)
+    table = compute.point_loss_table(state.bank, federation.train)
     q, evidence = baselines.responsibilities(table, state.assignments)
     assert len(replies.bank) == 12
     for i, n in enumerate(federation.train.counts.tolist()):
@@ -377,7 +379,7 @@ def test_one_component_is_federated_averaging(participation):
 
 def likelihood(bank, mixture, federation):
     """Mean over all points of log sum_j pi_ij exp(-loss)."""
-    table = local.point_loss_table(bank, federation.train)
+    table = compute.point_loss_table(bank, federation.train)
     _q, evidence = baselines.responsibilities(table, mixture)
     return float(evidence[federation.train.mask()].mean())
 
@@ -539,7 +541,7 @@ def test_own_distribution_of_clients_in_one_cluster_is_as_before():
     found = evaluation.own_distribution(run.state, federation)
     for i in range(6):
         j = int(federation.clusters[i])
-        alone = local.mean_losses(run.models.take([i]), federation.test.take([j]))
+        alone = compute.mean_losses(run.models.take([i]), federation.test.take([j]))
         torch.testing.assert_close(found[i], alone[0])
     assert run.history[-1]["error"] == pytest.approx(float(found.mean()))
     bare = cf.Federation(federation.train, federation.test)

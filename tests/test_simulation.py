@@ -20,12 +20,13 @@ from torch import nn
 
 import clusterfl_core
 from clusterfl_core import evaluation, populations, simulation
-from clusterfl_core.baselines import FedAvg, LocalOnly
-from clusterfl_core.federation import Federation, participants
-from clusterfl_core.ifca import IFCA
-from clusterfl_core.local import LocalSGD
+from clusterfl_core.algorithms.baselines import FedAvg, LocalOnly
+from clusterfl_core.algorithms.ifca import IFCA
+from clusterfl_core.clients import Federation
 from clusterfl_core.models import MLP, LinearRegression
+from clusterfl_core.randomness import participants
 from clusterfl_core.simulation import Diverged, Run, run
+from clusterfl_core.solvers import LocalSGD
 
 MODEL = MLP(5, 4, 3)
 SOLVER = LocalSGD(2, 0.1, batch_size=3)

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 import clusterfl_core as cf
 from clusterfl_core import theory, trials
 from clusterfl_core.banks import Bank
-from clusterfl_core.federation import Clients, generator
+from clusterfl_core.clients import Clients
+from clusterfl_core.randomness import generator
 from clusterfl_core.simulation import Diverged, round_trip
 
 HUGE = 1e15  # blows up within 25 rounds, in float64 too

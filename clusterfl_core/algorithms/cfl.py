@@ -40,10 +40,11 @@ import torch
 from scipy.cluster import hierarchy
 from torch import nn
 
-from clusterfl_core import local
+from clusterfl_core import compute
 from clusterfl_core.banks import Bank
-from clusterfl_core.federation import INITIALIZATION, Jobs, Replies, generator
-from clusterfl_core.local import LocalSGD
+from clusterfl_core.contract import Jobs, Replies
+from clusterfl_core.randomness import INITIALIZATION, generator
+from clusterfl_core.solvers import LocalSGD
 
 # The stream only clients draw from, apart from the streams of federation.py.
 SECRET = 1 << 16
@@ -419,10 +420,12 @@ class CFL:
         """
         secret = Secret(self.privacy, jobs.seed)
         start = secret.reveal(jobs.bank).take(jobs.models[:, 0])
-        loss = local.mean_losses(start, clients)
+        loss = compute.mean_losses(start, clients)
         answer = self.update(start, clients, (jobs.seed, jobs.round))
         if self.similarity == "gradients":
-            slope = local.gradients(start, clients.inputs(start.dtype), clients.y, clients.mask())
+            slope = compute.client_gradients(
+                start, clients.inputs(start.dtype), clients.y, clients.mask()
+            )
             pairs = torch.arange(2 * len(clients)).view(2, -1).T.flatten()
             answer = Bank.concatenate([answer, slope]).take(pairs)
         return Replies(clients.ids, secret.hide(answer), {"loss": loss})

@@ -13,8 +13,9 @@ Two clients, one point each, and the models (1, 0) and (0, 1) of linear regressi
 
 >>> import torch
 >>> from clusterfl_core.banks import Bank
->>> from clusterfl_core.federation import Clients
->>> from clusterfl_core.local import LocalSGD, loss_matrix
+>>> from clusterfl_core.clients import Clients
+>>> from clusterfl_core.compute import loss_matrix
+>>> from clusterfl_core.solvers import LocalSGD
 >>> from clusterfl_core.models import LinearRegression
 >>> bank = Bank(LinearRegression(2), {"theta": torch.eye(2)})
 >>> clients = Clients(torch.eye(2)[:, None], torch.tensor([[1.0], [3.0]]), torch.tensor([1, 1]))
@@ -30,146 +31,9 @@ from itertools import repeat
 
 import torch
 
-from clusterfl_core import backends
-from clusterfl_core.backends import outputs
-from clusterfl_core.banks import widest
-from clusterfl_core.federation import BATCHES, generator
-
-
-def point_losses(bank, x, y):
-    """Loss of every point, [b, n], under the model of its own client."""
-    return backends.point_loss(bank.model)(outputs(bank, x), y)
-
-
-def mean_losses(bank, clients):
-    """F_i(theta_i): each client's mean loss under its own model.
-
-    Parameters
-    ----------
-    bank : Bank
-        One model a client: b of them.
-    clients : Clients
-        b clients.
-
-    Returns
-    -------
-    Tensor [b]
-    """
-    return masked_mean(point_losses(bank, clients.inputs(bank.dtype), clients.y), clients.mask())
-
-
-def loss_matrix(bank, clients):
-    """F_i(theta_j) for every client i and every model j.
-
-    Parameters
-    ----------
-    bank : Bank
-        k cluster models.
-    clients : Clients
-        b clients.
-
-    Returns
-    -------
-    Tensor [b, k]
-    """
-    return _means(point_loss_table(bank, clients), clients)
-
-
-def first_pass(bank, clients, solver):
-    """The loss matrix, and what of it the training that follows need not compute again.
-
-    Parameters
-    ----------
-    bank, clients
-        As in :func:`loss_matrix`.
-    solver : LocalSolver
-        What will train on the same points.
-
-    Returns
-    -------
-    losses : Tensor [b, k]
-    hidden : Tensor [b, n, k, h] or None
-        What the first layer of each model says, if the solver can begin from that: for
-        :meth:`LocalSolver.train`, with the model that each client chooses.
-    """
-    if not solver.in_gram_form(bank.model, clients):
-        return loss_matrix(bank, clients), None
-    hidden = backends.hidden_layer(bank, clients.inputs(bank.dtype))
-    table = _point_losses(bank.model, backends.shared_outputs_after(bank, hidden), clients.y)
-    return _means(table, clients), hidden
-
-
-def point_loss_table(bank, clients):
-    """f(theta_j; z_il) of every model j at every point l of every client i.
-
-    Parameters
-    ----------
-    bank : Bank
-        k models.
-    clients : Clients
-        b clients.
-
-    Returns
-    -------
-    Tensor [k, b, n_max]
-        What stands in the rows of padding means nothing.
-    """
-    found = backends.shared_outputs(bank, clients.inputs(bank.dtype))
-    return _point_losses(bank.model, found, clients.y)
-
-
-def _point_losses(model, found, y):
-    loss = backends.point_loss(model)
-    return torch.stack([loss(one, y) for one in found])
-
-
-def _means(table, clients):
-    mask = clients.mask()
-    return torch.stack([masked_mean(one, mask) for one in table], 1)
-
-
-def accuracies(bank, clients):
-    """Fraction of its points that each client's own model classifies right: Tensor [b]."""
-    guesses = outputs(bank, clients.inputs(bank.dtype)).argmax(-1)
-    return masked_mean((guesses == clients.y).to(widest(guesses.device)), clients.mask())
-
-
-def gradients(bank, x, y, mask, weights=None):
-    """Gradient of each client's mean loss at its own model.
-
-    Parameters
-    ----------
-    bank : Bank
-        One model a client: b of them.
-    x, y : Tensor [b, n, ...], Tensor [b, n]
-    mask : BoolTensor [b, n]
-        Points that count, at least one a client.
-    weights : Tensor [b, n], optional
-        Factor of each point's loss. The mean is still over the number of points: it is
-        (1 / n) sum_l weights_l f(theta; z_l), not divided by the sum of the weights.
-
-    Returns
-    -------
-    Bank
-        b gradients.
-    """
-    return backends.gradients(bank, x, y, _factors(mask, bank.dtype, weights))
-
-
-def _factors(mask, dtype, weights=None):
-    """What each point counts for in its client's mean: 1 / n, times its weight; 0 for padding."""
-    factors = mask / mask.sum(1, keepdim=True).clamp(min=1).to(dtype)
-    return factors if weights is None else factors * weights.to(factors)
-
-
-def masked_mean(values, mask):
-    """Mean of the rows of values [b, n] over the points that count."""
-    return torch.where(mask, values, 0).sum(1) / mask.sum(1)
-
-
-def column(values, tensor):
-    """Values [b] with as many axes as tensor [b, ...] has, to meet it row by row."""
-    return values.view(-1, *[1] * (tensor.ndim - 1))
+from clusterfl_core import compute
+from clusterfl_core.compute import client_gradients, column, point_factors
+from clusterfl_core.randomness import BATCHES, generator
 
 
 @dataclass(frozen=True)
@@ -259,13 +123,16 @@ class LocalSolver:
         Notes
         -----
         Plain full-batch descent without a pull is done in Gram form where that is less work, see
-        :func:`clusterfl_core.backends.gram_descent`; the numbers agree up to rounding.
+        :func:`clusterfl_core.compute.gram_descent`; the numbers agree up to rounding.
         """
         if pull is None and self.in_gram_form(bank.model, clients):
-            x, factors = clients.inputs(bank.dtype), _factors(clients.mask(), bank.dtype, weights)
+            x, factors = (
+                clients.inputs(bank.dtype),
+                point_factors(clients.mask(), bank.dtype, weights),
+            )
             rows = torch.arange(len(clients)) if rows is None else rows
             steps, rate = self.steps or self.epochs, self.rate(key[1])
-            return backends.gram_descent(bank, rows, x, clients.y, factors, steps, rate, hidden)
+            return compute.gram_descent(bank, rows, x, clients.y, factors, steps, rate, hidden)
         bank = bank if rows is None else bank.take(rows)
         rate, memory = self.rate(key[1]), self.begin(bank)
 
@@ -276,7 +143,7 @@ class LocalSolver:
             return torch.where(column(going, new), new, old)
 
         for count, batch in enumerate(self.batches(clients, key, bank.dtype, weights), 1):
-            slopes = gradients(bank, *batch)
+            slopes = client_gradients(bank, *batch)
             if pull is not None:
                 slopes = slopes.map(pulled, bank, pull[1])
             moved, memory = self.move(bank, slopes, memory, rate, count)
@@ -289,7 +156,7 @@ class LocalSolver:
         """Whether descent is full-batch and plain, and cheaper in Gram form."""
         plain = self.batch_size is None and type(self) is LocalSGD  # a subclass may step otherwise
         steps = self.steps or self.epochs
-        return plain and backends.gram_pays(model, clients.y.shape[1], steps)
+        return plain and compute.gram_pays(model, clients.y.shape[1], steps)
 
     def rate(self, round):
         """The step size of a round: gamma decay^t, t = 0 in the first round."""
@@ -297,7 +164,7 @@ class LocalSolver:
 
     def gradient(self, bank, clients, key):
         """The (stochastic) gradient of the first step (IFCA, Algorithm 1, option I)."""
-        return gradients(bank, *next(self.batches(clients, key, bank.dtype)))
+        return client_gradients(bank, *next(self.batches(clients, key, bank.dtype)))
 
     def batches(self, clients, key, dtype, weights=None):
         """The (x, y, mask) of each step, and the weights of its points where there are any.

@@ -32,10 +32,11 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import nn
 
-from clusterfl_core import local
+from clusterfl_core import compute
 from clusterfl_core.banks import Bank, widest
-from clusterfl_core.federation import INITIALIZATION, SELECTION, Jobs, Replies, generator
-from clusterfl_core.local import LocalAdam, LocalSolver
+from clusterfl_core.contract import Jobs, Replies
+from clusterfl_core.randomness import INITIALIZATION, SELECTION, generator
+from clusterfl_core.solvers import LocalAdam, LocalSolver
 
 
 def estimate_importance(bank, clients, smoother):
@@ -57,7 +58,7 @@ def estimate_importance(bank, clients, smoother):
         has the lowest loss (Algorithm 1, lines 5 to 10). Ties go to the lowest j, which the paper
         leaves open. A row sums to one plus at most (k - 1) sigma.
     """
-    table, votes = local.point_loss_table(bank, clients), clients.mask()
+    table, votes = compute.point_loss_table(bank, clients), clients.mask()
     least, counts = table.amin(0), []
     for losses in table:  # many times faster than argmin over so short an axis
         mine = votes & (losses == least)
@@ -149,7 +150,8 @@ def blend(bank, weights):
     # must compute the same alone and among others.
     def mix(centers):
         return sum(
-            local.column(share, centers) * one for share, one in zip(columns, centers, strict=True)
+            compute.column(share, centers) * one
+            for share, one in zip(columns, centers, strict=True)
         )
 
     return bank.map(mix)
@@ -202,7 +204,7 @@ def objective(personal, clients, bank, importance, proximal):
         F_i(w_i) + (lambda / 2) sum_j u_ij ‖w_i - c_j‖^2.
     """
     pulls = (importance.to(bank.dtype) * personal.distances(bank) ** 2).sum(1)
-    return local.mean_losses(personal, clients) + proximal / 2 * pulls
+    return compute.mean_losses(personal, clients) + proximal / 2 * pulls
 
 
 @dataclass(frozen=True)
@@ -356,7 +358,7 @@ class FedSoft:
         start = jobs.kept
         if not self.warm_start:
             start = blend(jobs.bank, importance / importance.sum(1, keepdim=True))
-        loss = local.mean_losses(start, clients)
+        loss = compute.mean_losses(start, clients)
         pull = proximal_pull(jobs.bank, importance, self.proximal)
         trained = self.local.train(start, clients, (jobs.seed, jobs.round), pull)
         return Replies(clients.ids, trained, {"loss": loss})
@@ -379,7 +381,7 @@ class FedSoft:
 
         def average(old, answers):
             new = torch.tensordot(weights.to(old), answers, dims=1)
-            return torch.where(local.column(total[:, 0] > 0, old), new, old)
+            return torch.where(compute.column(total[:, 0] > 0, old), new, old)
 
         def put(old, new):
             return old.index_copy(0, replies.clients, new)

@@ -19,12 +19,12 @@ Examples
 Three clients, three models, one call; the second client holds one point only:
 
 >>> import torch
->>> from clusterfl_core import backends, models
->>> from clusterfl_core.banks import Bank
+>>> from clusterfl_core import compute, models
+>>> from clusterfl_core.banks import Bank, widest
 >>> bank = Bank(models.LinearRegression(2), {"theta": torch.eye(3, 2)})
 >>> x, y = torch.ones(3, 2, 2), torch.ones(3, 2)
 >>> factors = torch.tensor([[0.5, 0.5], [1.0, 0.0], [0.5, 0.5]])
->>> backends.gradients(bank, x, y, factors).tensors["theta"].tolist()
+>>> compute.gradients(bank, x, y, factors).tensors["theta"].tolist()
 [[0.0, 0.0], [0.0, 0.0], [-2.0, -2.0]]
 """
 
@@ -38,7 +38,7 @@ from torch import nn
 from torch.func import functional_call, vmap
 
 from clusterfl_core import models
-from clusterfl_core.banks import Bank
+from clusterfl_core.banks import Bank, widest
 
 _COPIES = threading.local()
 _REFUSED = set()  # classes of models that vmap could not take
@@ -443,3 +443,142 @@ def _rows(bank):
 
 def _named(bank, row, prefix=""):
     return {f"{prefix}{name}": tensor for name, tensor in zip(bank.tensors, row, strict=True)}
+
+
+# ---------------------------------------------------------------- losses of clients
+
+
+def point_losses(bank, x, y):
+    """Loss of every point, [b, n], under the model of its own client."""
+    return point_loss(bank.model)(outputs(bank, x), y)
+
+
+def mean_losses(bank, clients):
+    """F_i(theta_i): each client's mean loss under its own model.
+
+    Parameters
+    ----------
+    bank : Bank
+        One model a client: b of them.
+    clients : Clients
+        b clients.
+
+    Returns
+    -------
+    Tensor [b]
+    """
+    return masked_mean(point_losses(bank, clients.inputs(bank.dtype), clients.y), clients.mask())
+
+
+def loss_matrix(bank, clients):
+    """F_i(theta_j) for every client i and every model j.
+
+    Parameters
+    ----------
+    bank : Bank
+        k cluster models.
+    clients : Clients
+        b clients.
+
+    Returns
+    -------
+    Tensor [b, k]
+    """
+    return _means(point_loss_table(bank, clients), clients)
+
+
+def first_pass(bank, clients, solver):
+    """The loss matrix, and what of it the training that follows need not compute again.
+
+    Parameters
+    ----------
+    bank, clients
+        As in :func:`loss_matrix`.
+    solver : LocalSolver
+        What will train on the same points.
+
+    Returns
+    -------
+    losses : Tensor [b, k]
+    hidden : Tensor [b, n, k, h] or None
+        What the first layer of each model says, if the solver can begin from that: for
+        :meth:`LocalSolver.train`, with the model that each client chooses.
+    """
+    if not solver.in_gram_form(bank.model, clients):
+        return loss_matrix(bank, clients), None
+    hidden = hidden_layer(bank, clients.inputs(bank.dtype))
+    table = _point_losses(bank.model, shared_outputs_after(bank, hidden), clients.y)
+    return _means(table, clients), hidden
+
+
+def point_loss_table(bank, clients):
+    """f(theta_j; z_il) of every model j at every point l of every client i.
+
+    Parameters
+    ----------
+    bank : Bank
+        k models.
+    clients : Clients
+        b clients.
+
+    Returns
+    -------
+    Tensor [k, b, n_max]
+        What stands in the rows of padding means nothing.
+    """
+    found = shared_outputs(bank, clients.inputs(bank.dtype))
+    return _point_losses(bank.model, found, clients.y)
+
+
+def _point_losses(model, found, y):
+    loss = point_loss(model)
+    return torch.stack([loss(one, y) for one in found])
+
+
+def _means(table, clients):
+    mask = clients.mask()
+    return torch.stack([masked_mean(one, mask) for one in table], 1)
+
+
+def accuracies(bank, clients):
+    """Fraction of its points that each client's own model classifies right: Tensor [b]."""
+    guesses = outputs(bank, clients.inputs(bank.dtype)).argmax(-1)
+    return masked_mean((guesses == clients.y).to(widest(guesses.device)), clients.mask())
+
+
+def client_gradients(bank, x, y, mask, weights=None):
+    """Gradient of each client's mean loss at its own model.
+
+    Parameters
+    ----------
+    bank : Bank
+        One model a client: b of them.
+    x, y : Tensor [b, n, ...], Tensor [b, n]
+    mask : BoolTensor [b, n]
+        Points that count, at least one a client.
+    weights : Tensor [b, n], optional
+        Factor of each point's loss. The mean is still over the number of points: it is
+        (1 / n) sum_l weights_l f(theta; z_l), not divided by the sum of the weights.
+
+    Returns
+    -------
+    Bank
+        b gradients.
+    """
+    return gradients(bank, x, y, point_factors(mask, bank.dtype, weights))
+
+
+def point_factors(mask, dtype, weights=None):
+    """What each point counts for in its client's mean: 1 / n, times its weight; 0 for padding."""
+    factors = mask / mask.sum(1, keepdim=True).clamp(min=1).to(dtype)
+    return factors if weights is None else factors * weights.to(factors)
+
+
+def masked_mean(values, mask):
+    """Mean of the rows of values [b, n] over the points that count."""
+    return torch.where(mask, values, 0).sum(1) / mask.sum(1)
+
+
+def column(values, tensor):
+    """Values [b] with as many axes as tensor [b, ...] has, to meet it row by row."""
+    return values.view(-1, *[1] * (tensor.ndim - 1))

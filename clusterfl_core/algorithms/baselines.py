@@ -25,10 +25,11 @@ import torch
 from sklearn.cluster import KMeans
 from torch import nn
 
-from clusterfl_core import local
+from clusterfl_core import compute
 from clusterfl_core.banks import Bank, widest
-from clusterfl_core.federation import INITIALIZATION, Jobs, Replies, generator, participants
-from clusterfl_core.local import LocalSGD, LocalSolver
+from clusterfl_core.contract import Jobs, Replies
+from clusterfl_core.randomness import INITIALIZATION, generator, participants
+from clusterfl_core.solvers import LocalSGD, LocalSolver
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,7 @@ class State:
 
 def train_from(start, algorithm, jobs, clients):
     """Each client trains one model, and says the loss it started from."""
-    loss = local.mean_losses(start, clients)
+    loss = compute.mean_losses(start, clients)
     trained = algorithm.local.train(start, clients, (jobs.seed, jobs.round))
     return Replies(clients.ids, trained, {"loss": loss})
 
@@ -252,7 +253,7 @@ class OneShot:
         if jobs.round:
             return train_from(start, self, jobs, clients)
         minimisers = self.alone.train(start, clients, (jobs.seed, jobs.round))
-        return Replies(clients.ids, minimisers, {"loss": local.mean_losses(minimisers, clients)})
+        return Replies(clients.ids, minimisers, {"loss": compute.mean_losses(minimisers, clients)})
 
     def absorb(self, state, replies):
         """Server: cluster in round 1; average within the clusters in every round.
@@ -270,7 +271,7 @@ class OneShot:
         whole = torch.zeros(self.clusters).double().index_add(0, groups[rows], shares.double())
 
         def mean(old, total):
-            size = local.column(whole, old)
+            size = compute.column(whole, old)
             return torch.where(size > 0, (total / size).to(old.dtype), old)
 
         bank = state.bank.map(mean, sums)
@@ -395,10 +396,12 @@ class FedEM:
         The reply holds k models a client; its loss is minus the mean log-likelihood of the points
         before the round, up to the constant.
         """
-        table = local.point_loss_table(jobs.bank, clients)
+        table = compute.point_loss_table(jobs.bank, clients)
         q, evidence = responsibilities(table, jobs.values["mixture"])
         mask, b = clients.mask(), len(clients)
-        mixture = torch.stack([local.masked_mean(one.to(widest(one.device)), mask) for one in q], 1)
+        mixture = torch.stack(
+            [compute.masked_mean(one.to(widest(one.device)), mask) for one in q], 1
+        )
         trained = [
             self.local.train(
                 jobs.bank.take([j] * b), clients, (jobs.seed, jobs.round), weights=q[j]
@@ -406,7 +409,7 @@ class FedEM:
             for j in range(self.clusters)
         ]
         rows = torch.arange(self.clusters * b).view(self.clusters, b).T.flatten()
-        values = {"loss": -local.masked_mean(evidence, mask), "mixture": mixture}
+        values = {"loss": -compute.masked_mean(evidence, mask), "mixture": mixture}
         return Replies(clients.ids, Bank.concatenate(trained).take(rows), values)
 
     def absorb(self, state, replies):

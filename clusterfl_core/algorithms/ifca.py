@@ -31,17 +31,12 @@ from functools import partial
 import torch
 from torch import nn
 
-from clusterfl_core import local
+from clusterfl_core import compute
 from clusterfl_core.banks import Bank
-from clusterfl_core.federation import (
-    INITIALIZATION,
-    Clients,
-    Jobs,
-    Replies,
-    generator,
-    participants,
-)
-from clusterfl_core.local import LocalSGD
+from clusterfl_core.clients import Clients
+from clusterfl_core.contract import Jobs, Replies
+from clusterfl_core.randomness import INITIALIZATION, generator, participants
+from clusterfl_core.solvers import LocalSGD
 
 
 def estimate_identities(bank, clients):
@@ -60,7 +55,7 @@ def estimate_identities(bank, clients):
         argmin_j F_i(theta_j) (Algorithm 1, line 6). Ties go to the lowest j, which the paper
         leaves open.
     """
-    return lowest(local.loss_matrix(bank, clients))
+    return lowest(compute.loss_matrix(bank, clients))
 
 
 def lowest(losses):
@@ -219,11 +214,11 @@ class IFCA:
         key, hidden = (jobs.seed, jobs.round), None
         if jobs.models.shape[1] == 1:
             identities = jobs.models[:, 0]
-            loss = local.mean_losses(jobs.bank.take(identities), choosing)
+            loss = compute.mean_losses(jobs.bank.take(identities), choosing)
         elif self.resample or self.option == "gradients":
-            loss, identities = best(local.loss_matrix(jobs.bank, choosing))
+            loss, identities = best(compute.loss_matrix(jobs.bank, choosing))
         else:  # the forward pass of the choice is the first of the training
-            losses, hidden = local.first_pass(jobs.bank, clients, self.local)
+            losses, hidden = compute.first_pass(jobs.bank, clients, self.local)
             loss, identities = best(losses)
             if hidden is not None:
                 hidden = hidden[torch.arange(len(clients)), :, identities]
@@ -286,7 +281,7 @@ class IFCA:
         def update(old, total, sizes):
             if self.option == "gradients":
                 return (old - self.local.rate(state.round) / m * total).to(old.dtype)
-            sizes = local.column(sizes, old)
+            sizes = compute.column(sizes, old)
             return torch.where(sizes > 0, (total / sizes.clamp(min=1)).to(old.dtype), old)
 
         bank = state.bank.map(partial(update, sizes=member.sum(1)), sums)
