@@ -19,6 +19,7 @@ from clusterfl_core import (
     evaluation,
     flower,
     interactive,
+    machine,
     models,
     plotting,
     populations,
@@ -26,6 +27,7 @@ from clusterfl_core import (
     results,
     simulation,
     solvers,
+    starts,
     theory,
     trials,
 )
@@ -34,7 +36,8 @@ from clusterfl_core.algorithms.cfl import CFL
 from clusterfl_core.algorithms.fedsoft import FedSoft
 from clusterfl_core.algorithms.ifca import IFCA
 from clusterfl_core.clients import Clients, Federation
-from clusterfl_core.simulation import Run, run
+from clusterfl_core.runs import Run
+from clusterfl_core.simulation import rounds, run
 from clusterfl_core.solvers import LocalAdam, LocalSGD
 
 __version__ = "0.1.0"
@@ -64,14 +67,17 @@ __all__ = [
     "flower",
     "ifca",
     "interactive",
+    "machine",
     "models",
     "plotting",
     "populations",
     "randomness",
     "results",
+    "rounds",
     "run",
     "simulation",
     "solvers",
+    "starts",
     "theory",
     "trials",
 ]

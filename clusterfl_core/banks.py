@@ -22,6 +22,8 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
+from clusterfl_core.randomness import INITIALIZATION, generator
+
 
 @dataclass(frozen=True)
 class Bank:
@@ -89,6 +91,11 @@ class Bank:
                         part.reset_parameters()
             rows.append({name: p.detach() for name, p in fresh.named_parameters()})
         return cls(model, {name: torch.stack([row[name] for row in rows]) for name in rows[0]})
+
+    @classmethod
+    def fresh(cls, model, count, seed):
+        """The models with which a run of this seed begins."""
+        return cls.initialize(model, count, generator(INITIALIZATION, seed))
 
     @classmethod
     def concatenate(cls, parts):

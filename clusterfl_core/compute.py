@@ -582,3 +582,7 @@ def masked_mean(values, mask):
 def column(values, tensor):
     """Values [b] with as many axes as tensor [b, ...] has, to meet it row by row."""
     return values.view(-1, *[1] * (tensor.ndim - 1))
+
+
+def check_model(model):
+    """Placeholder of another room."""

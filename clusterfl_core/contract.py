@@ -1,10 +1,190 @@
-"""What an algorithm is, and what travels between server and clients."""
+"""What an algorithm is, and what travels between the server and its clients.
+
+An algorithm is an object of settings with four functions and a test:
+
+* ``init(federation, seed)`` makes the :class:`State` before the first round;
+* ``plan(state)`` is the server: which clients work now, on which models (:class:`Jobs`);
+* ``client_step(jobs, clients)`` is the client, for many clients at once or for one: it answers with
+  models or gradients and a few numbers (:class:`Replies`). Neither jobs nor replies hold data;
+* ``absorb(state, parts)`` is the server again: it reads what came back and makes the next state;
+* ``test_protocol(state, federation)`` says how good that state is.
+
+A *round trip* is plan, client_step, absorb. A round has as many of them as the algorithm wants: it
+is over when ``state.round`` has grown by one. The same five run in one process
+(:func:`clusterfl_core.run`) and with clients that are programs of their own
+(:mod:`clusterfl_core.flower`); nothing else is asked of them, and no list has to name them.
+
+Examples
+--------
+A complete algorithm: federated averaging with the median of each parameter in place of the mean.
+
+>>> from dataclasses import dataclass
+>>> import torch
+>>> import clusterfl_core as cf
+>>> from clusterfl_core.contract import Replies, State
+>>> @dataclass(frozen=True)
+... class Median:
+...     model: torch.nn.Module
+...     local: cf.LocalSGD = cf.LocalSGD(steps=5, step_size=0.1)
+...     test_protocol = staticmethod(cf.evaluation.lowest_loss)
+...
+...     def init(self, federation, seed):
+...         one = cf.banks.Bank.fresh(self.model, 1, seed)
+...         return State(seed, 0, one, torch.zeros(len(federation), dtype=torch.int64))
+...
+...     def plan(self, state):
+...         return state.jobs(torch.arange(len(state.assignments)))
+...
+...     def client_step(self, jobs, clients):
+...         loss = cf.compute.mean_losses(jobs.start, clients)
+...         models = self.local.train(jobs.start, clients, jobs.key)
+...         return Replies(clients.ids, models, {"loss": loss})
+...
+...     def absorb(self, state, parts):
+...         sent = Replies.join(parts).bank
+...         return state.next(bank=sent.map(lambda t: t.median(0, keepdim=True).values))
+>>> theta = torch.tensor([[2.0, 1.0]])
+>>> federation = cf.populations.regression(theta, clients=5, points=20, noise=0.1)
+>>> run = cf.run(Median(cf.models.LinearRegression(2)), federation, rounds=10)
+>>> [round(value, 1) for value in run.models.tensors["theta"][0].tolist()]
+[2.0, 1.0]
+"""
 
 from dataclasses import dataclass, field, replace
+from typing import Protocol, runtime_checkable
 
 import torch
 
+from clusterfl_core import compute
 from clusterfl_core.banks import Bank, finite, fitted
+
+__all__ = ["Algorithm", "Jobs", "Replies", "State", "Unusable", "summed", "traffic"]
+
+
+class Unusable(ValueError):
+    """What one client sent cannot be used; ``absorb`` may raise it.
+
+    Where clients are elsewhere, the server then absorbs the answers of the others and notes why
+    this one is missing.
+
+    Parameters
+    ----------
+    client : int
+    why : str
+        What it sent, in words: "sent identity 7, there are 0 to 3".
+    """
+
+    def __init__(self, client, why):
+        super().__init__(f"client {client} {why}")
+        self.client, self.why = int(client), why
+
+
+@dataclass(frozen=True)
+class State:
+    """What the server knows between two round trips; an algorithm may add fields of its own.
+
+    Parameters
+    ----------
+    seed, round : int
+        The seed of the run and the number of rounds done.
+    bank : Bank
+        The models, as the server holds them.
+    assignments : LongTensor [m], or Tensor [m, k]
+        Which model of the bank is each client's, -1 where it has none yet; or the share of each
+        model in each client.
+    """
+
+    seed: int
+    round: int
+    bank: Bank
+    assignments: torch.Tensor
+
+    most = None  # after how many rounds no other can follow; None: never
+
+    @property
+    def models(self):
+        """The models as clients read them: the bank, unless the server holds them veiled."""
+        return self.bank
+
+    def next(self, **changes):
+        """The state one round later, with these fields changed."""
+        return replace(self, round=self.round + 1, **changes)
+
+    def jobs(self, clients, models=None, **more):
+        """:class:`Jobs` of the coming round trip; default models: the one assigned to each."""
+        models = self.assignments[clients][:, None] if models is None else models
+        return Jobs(self.seed, self.round, clients, self.bank, models, **more)
+
+    def predict(self, rows, x, classes):
+        """Outputs of the model of each of these training clients.
+
+        Parameters
+        ----------
+        rows : LongTensor [b]
+            Training clients; may repeat.
+        x : Tensor [b, n, ...]
+            What the i-th is to predict for.
+        classes : int
+            Number of classes; 0 for regression.
+
+        Returns
+        -------
+        Tensor [b, n] or [b, n, classes]
+        """
+        return compute.outputs(self.models.take(self.assignments[rows]), x)
+
+    def note(self):
+        """What the record of a round says besides: a dict of numbers, empty unless overridden."""
+        return {}
+
+
+@runtime_checkable
+class Algorithm(Protocol):
+    """The contract; nothing has to inherit from it.
+
+    Attributes
+    ----------
+    model : torch.nn.Module
+        The architecture of every model.
+    test_protocol : callable
+        ``test_protocol(state, federation)`` gives the quality of each test client: Tensor [m_test],
+        accuracies in [0, 1], or errors where ``federation.classes`` is 0. The protocols of the
+        papers are in :mod:`clusterfl_core.evaluation`; in a class they stand in ``staticmethod``.
+    """
+
+    model: torch.nn.Module
+    test_protocol: object
+
+    def init(self, federation, seed):
+        """The state before the first round.
+
+        Of the federation it may use ``len(federation)``, m, and ``federation.train.counts``, n_i,
+        and no more: where clients are elsewhere, the server knows only these.
+        """
+        ...
+
+    def plan(self, state):
+        """Which clients work in the coming round trip, and with what: :class:`Jobs`."""
+        ...
+
+    def client_step(self, jobs, clients):
+        """What b clients answer: :class:`Replies`.
+
+        Row i of the jobs belongs to row i of the clients. A client must compute the same alone and
+        among others; random numbers come from :func:`clusterfl_core.randomness.generator` with
+        ``jobs.key`` and the client's id. A client that trains says its ``loss`` before that.
+        """
+        ...
+
+    def absorb(self, state, parts):
+        """The next state.
+
+        ``parts`` is an iterator of :class:`Replies`, of some clients each, in the order of their
+        ids; replies may be missing. Who needs all at once takes ``Replies.join(parts)``, who needs
+        only sums :func:`summed`, which keeps the models of one part at a time. ``state.next(…)``
+        ends the round; a state with the same ``round`` asks for another round trip.
+        """
+        ...
 
 
 @dataclass(frozen=True)
@@ -22,8 +202,8 @@ class Jobs:
     models : LongTensor [b, q]
         Which q models of the bank each client receives; q may be 0.
     kept : Bank, optional
-        A model each client kept from before, b in all. It lies with the client already and does
-        not travel.
+        A model each client kept from before, b in all: one that it sent in its last answer. It
+        lies with the client already and does not travel.
     values : dict of Tensor [b, ...]
         Numbers each client found in an earlier round trip and told the server, for example its
         importance weights.
@@ -39,6 +219,16 @@ class Jobs:
     kept: Bank = None
     values: dict = field(default_factory=dict)
     shared: tuple = ()
+
+    @property
+    def key(self):
+        """(seed, round), for what is drawn at random."""
+        return self.seed, self.round
+
+    @property
+    def start(self):
+        """The first model sent to each client: a bank of b."""
+        return self.bank.take(self.models[:, 0])
 
     def take(self, rows):
         """The jobs of some of the clients."""
@@ -68,47 +258,33 @@ class Replies:
         r models, updates or gradients a client, client after client: b r in all.
     values : dict of Tensor [b, ...]
         Numbers beside them, for example ``loss`` and ``identity``.
-    sent : int, optional
-        How many models the clients sent: those of the bank, unless they are summed already.
     """
 
     clients: torch.Tensor
-    bank: Bank
-    values: dict
-    sent: int = None
-
-    def __post_init__(self):
-        if self.sent is None:
-            object.__setattr__(self, "sent", len(self.bank) if self.bank else 0)
+    bank: Bank = None
+    values: dict = field(default_factory=dict)
 
     def to(self, device):
         """The same replies on another device."""
         values = {name: value.to(device) for name, value in self.values.items()}
         bank = self.bank.to(device) if self.bank else None
-        return Replies(self.clients.to(device), bank, values, self.sent)
+        return Replies(self.clients.to(device), bank, values)
 
-    def checked(self, keep):
-        """The same replies with the value ``sound``, and their models only if they are kept.
-
-        ``sound`` [b] says whether all that the client sent is finite.
-        """
-        sound = torch.ones(len(self.clients), dtype=torch.bool, device=self.clients.device)
-        if self.bank:
-            sound = finite(self.bank).view(len(self.clients), -1).all(1)
-        bank = self.bank if keep else None
-        return Replies(self.clients, bank, {**self.values, "sound": sound}, self.sent)
+    def sound(self):
+        """Whether all models of each client are finite: BoolTensor [b]."""
+        if not self.bank:
+            return torch.ones_like(self.clients, dtype=torch.bool)
+        return finite(self.bank).view(len(self.clients), -1).all(1)
 
     @staticmethod
     def join(parts):
-        """Replies of several groups of clients as one, sorted by client id."""
+        """Replies of several groups of clients as one on the CPU, sorted by client id."""
+        parts = [part.to("cpu") for part in parts]
         clients = torch.cat([part.clients for part in parts])
-        order = clients.argsort()
-        values = {
-            name: torch.cat([part.values[name] for part in parts])[order]
-            for name in parts[0].values
-        }
+        order, names = clients.argsort(), parts[0].values
+        values = {name: torch.cat([part.values[name] for part in parts])[order] for name in names}
         if parts[0].bank is None:
-            return Replies(clients[order], None, values, sum(part.sent for part in parts))
+            return Replies(clients[order], None, values)
         bank = Bank.concatenate([part.bank for part in parts])
         if torch.equal(order, torch.arange(len(order))):
             return Replies(clients, bank, values)
@@ -117,11 +293,47 @@ class Replies:
         return Replies(clients[order], bank.take(rows), values)
 
 
-def traffic(jobs, replies):
+def summed(parts, count, group, weight=None):
+    """Sums of the clients' models by group, in the order of the clients.
+
+    The server needs room for the models of one part at a time, not of all clients.
+
+    Parameters
+    ----------
+    parts : iterator of Replies
+        One model a client.
+    count : int
+        Number of groups.
+    group : callable
+        From Replies to the group of each client: LongTensor [b].
+    weight : callable, optional
+        From Replies to the factor of each client's model: Tensor [b].
+
+    Returns
+    -------
+    sums : Bank
+        ``count`` sums, in the widest floating type.
+    replies : Replies
+        All that the clients said besides, without their models.
+    """
+    sums, said = None, []
+    for part in parts:
+        sums = part.bank.sums(group(part), count, weight and weight(part), sums)
+        said.append(replace(part, bank=None))
+    return sums.to("cpu"), Replies.join(said)
+
+
+def traffic(jobs, sent):
     """Bytes of model parameters that travel in one round trip.
 
     Identities and losses, a few bytes a client, are not counted. A client that was sent no model
     trains for itself and sends none back.
+
+    Parameters
+    ----------
+    jobs : Jobs
+    sent : int
+        Models that came back.
 
     Returns
     -------
@@ -131,4 +343,4 @@ def traffic(jobs, replies):
     if not jobs.models.numel():
         return 0, 0
     one, common = jobs.bank.bytes_of_one(), jobs.bank.bytes_of_one(jobs.shared)
-    return jobs.models.numel() * (one - common) + len(jobs.clients) * common, replies.sent * one
+    return jobs.models.numel() * (one - common) + len(jobs.clients) * common, sent * one

@@ -13,27 +13,31 @@ Examples
 
 import numpy as np
 import torch
-from scipy.optimize import linear_sum_assignment
-from sklearn.metrics import adjusted_rand_score
 
 from clusterfl_core import compute
-from clusterfl_core.algorithms.baselines import responsibilities
-from clusterfl_core.algorithms.cfl import cross_similarity, optimal_bipartition
-from clusterfl_core.algorithms.ifca import lowest
+from clusterfl_core.similarity import cross_similarity, optimal_bipartition
 
-INFERENCE = 20  # E steps with which a new client of FedEM finds its mixture weights
+__all__ = [
+    "adjusted_rand_index",
+    "best",
+    "center_table",
+    "hard",
+    "identity_accuracy",
+    "lowest",
+    "lowest_loss",
+    "match_clusters",
+    "own_distribution",
+    "own_training_data",
+    "personal_quality",
+    "quality",
+    "same_people",
+    "score",
+    "separation_gap",
+]
 
 
 def score(algorithm, state, federation):
     """Quality of each test client's predictions, by the algorithm's own test protocol.
-
-    Parameters
-    ----------
-    algorithm
-        Settings of an algorithm; its ``test_protocol`` names the protocol.
-    state
-        The state to judge.
-    federation : Federation
 
     Returns
     -------
@@ -41,13 +45,18 @@ def score(algorithm, state, federation):
         Accuracy in [0, 1] of each test client, or mean squared error for regression
         (``federation.classes == 0``).
     """
-    protocols = {
-        "lowest_loss": lowest_loss,
-        "own_distribution": own_distribution,
-        "own_leaf": own_leaf,
-        "mixture": mixture,
-    }
-    return protocols[algorithm.test_protocol](state, federation)
+    return algorithm.test_protocol(state, federation)
+
+
+def lowest(losses):
+    """Index of the lowest loss in each row [b, k]; the first one where several are equal."""
+    return best(losses)[1]
+
+
+def best(losses):
+    """The lowest loss in each row [b, k] and its index, the first one where several are equal."""
+    least = losses.min(1).values
+    return least, (losses == least[:, None]).to(torch.int8).argmax(1)
 
 
 def lowest_loss(state, federation):
@@ -56,11 +65,11 @@ def lowest_loss(state, federation):
     The labels of the test clients are used to choose among the k models, then again to score the
     choice. That is the protocol of IFCA's Table 1; with one model there is nothing to choose.
     """
-    losses = compute.loss_matrix(state.bank, federation.test)
+    losses = compute.loss_matrix(state.models, federation.test)
     chosen = lowest(losses)
     if not federation.classes:
         return losses.gather(1, chosen[:, None])[:, 0]
-    return compute.accuracies(state.bank.take(chosen), federation.test)
+    return compute.accuracies(state.models.take(chosen), federation.test)
 
 
 def own_distribution(state, federation):
@@ -122,10 +131,8 @@ def personal_quality(state, federation, rows, clients):
 
     Parameters
     ----------
-    state
-        FedSoft: a client predicts with its personal model. FedEM: with the average of all models'
-        predictions (probabilities, for classes) by its mixture weights. Others: with the model
-        assigned to it.
+    state : clusterfl_core.contract.State
+        Whose ``predict`` says which models predict for a client.
     federation : Federation
         Says whether there are classes.
     rows : LongTensor [b]
@@ -138,66 +145,18 @@ def personal_quality(state, federation, rows, clients):
     Tensor [b], float64
         Accuracy or mean squared error; NaN where a client was never assigned a model.
     """
-    x, chosen = clients.inputs(state.bank.dtype), state.assignments[rows]
-    if hasattr(state, "personal"):
-        found = compute.outputs(state.personal.take(rows), x)
-    elif chosen.ndim == 2:
-        found = mixed_outputs(state.bank, chosen, x, federation.classes)
-    else:
-        values = _quality(compute.outputs(state.bank.take(chosen), x), state, federation, clients)
-        return torch.where(chosen >= 0, values, torch.nan)
-    return _quality(found, state, federation, clients)
+    found = state.predict(rows, clients.inputs(state.bank.dtype), federation.classes)
+    values = quality(found, state, federation, clients)
+    return torch.where(hard(state.assignments)[rows] >= 0, values, torch.nan)
 
 
-def _quality(found, state, federation, clients):
+def quality(found, state, federation, clients):
+    """Accuracy of outputs for the clients' data, or mean squared error: Tensor [b], float64."""
     if federation.classes:
         points = (found.argmax(-1) == clients.y).to(torch.float64)
     else:
-        points = state.bank.model.loss(found, clients.y).to(torch.float64)
+        points = compute.point_loss(state.bank.model)(found, clients.y).to(torch.float64)
     return compute.masked_mean(points, clients.mask())
-
-
-def mixture(state, federation):
-    """Each test client predicts with all models, mixed by weights found on its OWN data (FedEM).
-
-    Test clients are new: with the models fixed they repeat FedEM's E step from equal weights, and
-    predict with the average of the models' predictions by the weights found. As in
-    :func:`lowest_loss`, their labels are used to find the weights, then again to score.
-    """
-    test = federation.test
-    table, mask = compute.point_loss_table(state.bank, test), test.mask()
-    k = len(state.bank)
-    weights = torch.full((len(test), k), 1 / k, dtype=torch.float64)
-    for _ in range(INFERENCE):
-        q, _evidence = responsibilities(table, weights)
-        weights = torch.stack([compute.masked_mean(one.to(torch.float64), mask) for one in q], 1)
-    x = test.inputs(state.bank.dtype)
-    found = mixed_outputs(state.bank, weights, x, federation.classes)
-    return _quality(found, state, federation, test)
-
-
-def mixed_outputs(bank, weights, x, classes):
-    """Average of all models' predictions by the clients' mixture weights (FedEM).
-
-    Parameters
-    ----------
-    bank : Bank
-        k models.
-    weights : Tensor [b, k]
-    x : Tensor [b, n, ...]
-    classes : int
-        0: the outputs themselves are averaged; otherwise the probabilities.
-
-    Returns
-    -------
-    Tensor [b, n] or [b, n, classes]
-    """
-    total = 0
-    for j in range(len(bank)):
-        found = compute.outputs(bank.take([j] * len(x)), x)
-        found = found.softmax(-1) if classes else found
-        total = total + compute.column(weights[:, j].to(found), found) * found
-    return total
 
 
 def center_table(bank, federation):
@@ -219,19 +178,6 @@ def center_table(bank, federation):
 def hard(assignments):
     """One cluster a client: of soft assignments [m, k] the largest, the first where several are."""
     return assignments.argmax(1) if assignments.ndim == 2 else assignments
-
-
-def own_leaf(state, federation):
-    """Each client's accuracy with the model of its own leaf, on test data of its own (CFL, Fig. 8).
-
-    That needs test data of the training clients, see :func:`same_people`. Test clients who are
-    other people have no leaf; each takes the model with the lowest loss on its own data, as in
-    :func:`lowest_loss`.
-    """
-    if not same_people(federation):
-        return lowest_loss(state, federation)
-    judge = compute.accuracies if federation.classes else compute.mean_losses
-    return judge(state.bank.take(state.assignments), federation.test)
 
 
 def same_people(federation):
@@ -259,6 +205,8 @@ def match_clusters(estimated, clusters):
         For each matched estimated cluster the true cluster it stands for. At most one estimated
         cluster stands for a true one.
     """
+    from scipy.optimize import linear_sum_assignment  # slow to import
+
     known = estimated >= 0
     rows = int(estimated.max()) + 1 if known.any() else 0
     table = np.zeros((rows, int(clusters.max()) + 1))
@@ -281,6 +229,8 @@ def identity_accuracy(estimated, clusters):
 
 def adjusted_rand_index(estimated, clusters):
     """Agreement of two partitions of the clients: 1 if equal, about 0 for random ones."""
+    from sklearn.metrics import adjusted_rand_score  # slow to import
+
     return float(adjusted_rand_score(clusters.tolist(), estimated.tolist()))
 
 

@@ -44,6 +44,7 @@ True
 """
 
 import hashlib
+import importlib
 import ipaddress
 import math
 import time
@@ -56,9 +57,20 @@ from torch.nn.functional import pad
 
 from clusterfl_core import simulation
 from clusterfl_core.banks import Bank
-from clusterfl_core.contract import Jobs, Replies
+from clusterfl_core.contract import Jobs, Replies, Unusable
 
-KINDS = {str(kind)[6:]: kind for kind in (torch.float32, torch.float64, torch.int64, torch.bool)}
+__all__ = [
+    "Enrolment",
+    "GridLink",
+    "Server",
+    "client_app",
+    "commands",
+    "hello",
+    "serve",
+    "server_app",
+    "work",
+]
+
 KEPT = "kept"  # the name of the one array that a client remembers
 
 # ---------------------------------------------------------------- parcels
@@ -124,15 +136,27 @@ def job_parcel(jobs, row, points, *, with_kept):
 
 
 def _packed(values, row):
-    kinds = {name: str(value.dtype)[6:] for name, value in values.items()}
-    return {"values": {name: v[row].tolist() for name, v in values.items()}, "types": kinds}
+    """The values of one client: bytes, and type and shape in words, whatever type and name."""
+    own = {name: value[row].contiguous() for name, value in values.items()}
+    return {
+        "values": {n: v.reshape(-1).view(torch.uint8).numpy().tobytes() for n, v in own.items()},
+        "types": {n: " ".join([str(v.dtype)[6:], *map(str, v.shape)]) for n, v in own.items()},
+    }
 
 
 def _unpacked(parcel):
-    return {
-        name: torch.tensor(value, dtype=KINDS[parcel["types"][name]])[None]
-        for name, value in parcel["values"].items()
-    }
+    found = {}
+    for name, data in parcel["values"].items():
+        word, *shape = parcel["types"][name].split()
+        kind = getattr(torch, word, None)
+        if not isinstance(kind, torch.dtype):
+            raise TypeError(f"{name} is of type {word!r}, which torch does not have")
+        flat = torch.frombuffer(bytearray(data), dtype=kind) if data else torch.empty(0, dtype=kind)
+        found[name] = flat.reshape(1, *map(int, shape))
+    return found
+
+
+NOTHING = {"arrays": {}, "numbers": {}, "values": {}, "types": {}}
 
 
 # ---------------------------------------------------------------- the client
@@ -152,7 +176,7 @@ def hello(algorithm, clients):
         raise ValueError(f"load must give the data of one client, got {len(clients)}")
     numbers = {"count": int(clients.counts[0]), "points": clients.y.shape[1]}
     numbers |= {"client": int(clients.ids[0]), "settings": _settings(algorithm)}
-    return {"arrays": {}, "numbers": numbers, "values": {}, "types": {}}
+    return NOTHING | {"numbers": numbers}
 
 
 def _settings(algorithm):
@@ -171,19 +195,22 @@ def work(algorithm, clients, parcel, memory):
     parcel : dict
         From :func:`job_parcel`.
     memory : dict of ndarray
-        What the client keeps between its jobs; changed here.
+        What the client keeps between its jobs: the models of its last answer; changed here.
 
     Returns
     -------
     dict of dict
-        A parcel again: the models in ``arrays``, the values beside them in ``values`` and
-        ``types``. With ``lost`` among its ``numbers``: the client has not kept the model that the
-        server names.
+        A parcel again: the models in ``arrays``, the values beside them. With ``lost`` among its
+        ``numbers``: the client has not kept the model that the server names.
     """
     arrays, numbers = parcel["arrays"], parcel["numbers"]
-    kept = arrays.get(KEPT, memory.get(KEPT)) if "name" in numbers else None
-    if "name" in numbers and (kept is None or name_of(kept) != numbers["name"]):
-        return {"arrays": {}, "numbers": {"lost": True}, "values": {}, "types": {}}
+    kept = None
+    if "name" in numbers:
+        known = arrays.get(KEPT, memory.get(KEPT, ()))
+        named = [known[i : i + 1] for i in range(len(known))]
+        kept = next((one for one in named if name_of(one) == numbers["name"]), None)
+        if kept is None:
+            return NOTHING | {"numbers": {"lost": True}}
     jobs = _jobs(algorithm.model, parcel, kept, clients.ids)
     threads = torch.get_num_threads()
     torch.set_num_threads(1)  # as run does for each batch: several threads add in another order
@@ -194,7 +221,7 @@ def work(algorithm, clients, parcel, memory):
     answer = {} if replies.bank is None else {"models": rows_of(replies.bank)}
     if kept is not None:
         memory[KEPT] = answer["models"]
-    return {"arrays": answer, "numbers": {}, **_packed(replies.values, 0)}
+    return NOTHING | {"arrays": answer, **_packed(replies.values, 0)}
 
 
 def _jobs(model, parcel, kept, ids):
@@ -240,7 +267,7 @@ def padded(clients, points):
 
 
 @dataclass(frozen=True)
-class Roll:
+class Enrolment:
     """What the server knows of a federation whose data it does not have.
 
     Parameters
@@ -324,25 +351,25 @@ def serve(
         raise ValueError(f"clients must be at least 1, got {clients}")
     if not timeout > 0:
         raise ValueError(f"timeout must be a positive number of seconds, got {timeout}")
-    desk = Desk(link, algorithm, clients, timeout, members)
-    roll = desk.wait()
-    if federation is not None and not torch.equal(federation.train.counts, roll.counts):
+    server = Server(link, algorithm, clients, timeout, members)
+    enrolment = server.wait()
+    if federation is not None and not torch.equal(federation.train.counts, enrolment.counts):
         raise ValueError(
-            f"the clients hold {roll.counts.tolist()} points, those of the federation "
+            f"the clients hold {enrolment.counts.tolist()} points, those of the federation "
             f"{federation.train.counts.tolist()}"
         )
-    known = roll if federation is None else federation
+    known = enrolment if federation is None else federation
     done = simulation.begin(algorithm, known, rounds, seed, checkpoint)
     while done.state.round < rounds:
-        desk.missing, desk.trips = [], 0
-        done = simulation.one_more(done, federation, desk.trip)
-        done.history[-1]["missing"] = desk.missing
+        server.missing, server.trips = [], 0
+        done = simulation.one_more(done, federation, server.trip)
+        done.history[-1]["missing"] = server.missing
         if checkpoint is not None:
             done.save(checkpoint)
     return done
 
 
-class Desk:
+class Server:
     """The server's side of the conversation: who is where, who holds what, who is missing."""
 
     def __init__(self, link, algorithm, clients, timeout, members):
@@ -352,11 +379,11 @@ class Desk:
         self.met = set()  # nodes that have said who they are
         self.refused = {}  # what a node said that was not believed, in words
         self.counts, self.points = {}, {}  # of each client, as it first said
-        self.holds = {}  # client -> (node, name of the model it keeps there)
+        self.holds = {}  # client -> (node, names of the models it keeps there)
         self.missing, self.trips = [], 0
 
     def wait(self):
-        """Wait until all clients are there: a :class:`Roll`."""
+        """Wait until all clients are there: a :class:`Enrolment`."""
         end = time.monotonic() + self.timeout
         while True:
             self.greet(max(end - time.monotonic(), 0.1))
@@ -371,7 +398,7 @@ class Desk:
                 )
             time.sleep(min(self.timeout / 10, 1))
         counts = torch.tensor([self.counts[i] for i in range(self.clients)])
-        return Roll(counts, max(self.points.values()))
+        return Enrolment(counts, max(self.points.values()))
 
     def greet(self, timeout):
         """Ask nodes that are new who they are, and forget those that are gone."""
@@ -380,7 +407,7 @@ class Desk:
         self.refused = {node: why for node, why in self.refused.items() if node in there}
         self.met &= set(there)
         new = [node for node in there if node not in self.met]
-        asked = {n: {"arrays": {}, "numbers": {}, "values": {}, "types": {}} for n in new}
+        asked = dict.fromkeys(new, NOTHING)
         for node, said in (self.link.ask("query", asked, timeout) if new else {}).items():
             if isinstance(said, str):
                 self.refused[node] = f"node {node} {said}"  # it is asked again before each trip
@@ -414,17 +441,15 @@ class Desk:
         return None
 
     def trip(self, state):
-        """One round trip, as :func:`clusterfl_core.simulation.round_trip`."""
+        """One round trip, as :func:`clusterfl_core.simulation.play` wants it."""
         self.trips += 1
         self.greet(self.timeout)
         jobs = self.algorithm.plan(state)
         answers, before = self.ask(jobs), len(self.missing)
         whole = {}
-        for client, models in zip(jobs.clients.tolist(), jobs.models.tolist(), strict=True):
+        for client in jobs.clients.tolist():
             answer = answers[client]
-            if not isinstance(answer, str):
-                answer = _reply(answer, client, models, jobs.bank)
-            whole[client] = answer
+            whole[client] = answer if isinstance(answer, str) else _reply(answer, client, jobs.bank)
         forms = Counter(_form(answer) for answer in whole.values() if not isinstance(answer, str))
         usual = forms.most_common(1)[0][0] if forms else None
         parts = []
@@ -432,21 +457,35 @@ class Desk:
             if not isinstance(answer, str) and _form(answer) != usual:
                 answer = f"sent {_form(answer)}, the others {usual}"
             if isinstance(answer, str):
-                self.missing.append({"client": client, "trip": self.trips, "why": answer})
-                self.holds.pop(client, None)
+                self.miss(client, answer)
                 continue
             parts.append(answer)
             if jobs.kept:
-                self.holds[client] = (self.nodes[client], name_of(rows_of(answer.bank)))
-        if not parts:
+                rows = rows_of(answer.bank)
+                names = {name_of(rows[i : i + 1]) for i in range(len(rows))}
+                self.holds[client] = (self.nodes[client], names)
+        after = None
+        while parts and after is None:
+            try:
+                after = self.algorithm.absorb(state, iter(parts))
+            except Unusable as error:  # the others' answers are absorbed without it
+                self.miss(error.client, error.why)
+                parts = [part for part in parts if int(part.clients) != error.client]
+        if after is None:
             why = "; ".join(f"client {m['client']} {m['why']}" for m in self.missing[before:])
             raise RuntimeError(
                 f"round {state.round + 1}: none of the {len(whole)} clients asked gave an answer "
                 f"that can be used: {why}"
             )
-        replies = Replies.join([part.checked(keep=True) for part in parts])
+        replies = Replies.join(parts)
         asked = [row for row, i in enumerate(jobs.clients.tolist()) if i in self.nodes]
-        return self.algorithm.absorb(state, replies), jobs.take(asked), replies
+        sent = len(replies.bank) if replies.bank else 0
+        return after, jobs.take(asked), replies, replies.sound(), sent
+
+    def miss(self, client, why):
+        """Note that a client takes no part in this round trip, and why, in words."""
+        self.missing.append({"client": client, "trip": self.trips, "why": why})
+        self.holds.pop(client, None)
 
     def ask(self, jobs):
         """What each client answers to its job: a parcel, or why there is none."""
@@ -458,7 +497,8 @@ class Desk:
                 found[client] = "; ".join(["is not connected", *self.refused.values()])
                 continue
             name = name_of(rows_of(jobs.kept.take([row]))) if jobs.kept else None
-            known = self.holds.get(client) == (node, name)
+            where, names = self.holds.get(client, (None, ()))
+            known = where == node and name in names
             parcels[node] = job_parcel(jobs, row, points, with_kept=not known)
         answers = self.link.ask("train", parcels, self.timeout)
         lost = {n for n, a in answers.items() if not isinstance(a, str) and "lost" in a["numbers"]}
@@ -476,7 +516,7 @@ class Desk:
         return found
 
 
-def _reply(parcel, client, models, bank):
+def _reply(parcel, client, bank):
     """One client's reply, or why it cannot be used, in words."""
     try:
         values, rows, answer = _unpacked(parcel), parcel["arrays"].get("models"), None
@@ -493,8 +533,6 @@ def _reply(parcel, client, models, bank):
         for name, value in values.items():
             if not torch.isfinite(value).all():
                 return f"sent a {name} that is not finite"
-            if value.dtype == torch.int64 and not set(value.flatten().tolist()) <= set(models):
-                return f"sent {name} {value.flatten().tolist()}, it has models {models}"
     except (AttributeError, KeyError, TypeError, ValueError, RuntimeError) as error:
         return f"sent what cannot be read: {type(error).__name__}: {str(error)[:200]}"
     return Replies(torch.tensor([client]), answer, values)
@@ -506,7 +544,8 @@ def _form(replies):
         f"{name} ({str(value.dtype)[6:]} {list(value.shape[1:])})"
         for name, value in sorted(replies.values.items())
     )
-    return f"{replies.sent} models, {', '.join(values)}"
+    sent = len(replies.bank) if replies.bank else 0
+    return f"{sent} models, {', '.join(values)}"
 
 
 # ---------------------------------------------------------------- Flower
@@ -588,10 +627,10 @@ class GridLink:
 
     def ask(self, kind, parcels, timeout):
         """Send parcels and wait for the answers; see :func:`serve`."""
-        from flwr.app import Message
-
         messages = [
-            Message(to_records(parcel), dst_node_id=node, message_type=kind, group_id=str(node))
+            _flwr("app").Message(
+                to_records(parcel), dst_node_id=node, message_type=kind, group_id=str(node)
+            )
             for node, parcel in parcels.items()
         ]
         found = {}
@@ -610,23 +649,32 @@ def _sentence(error):
 
 def to_records(parcel):
     """A parcel as Flower's RecordDict."""
-    from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
-
-    arrays = ArrayRecord({name: Array(array) for name, array in parcel["arrays"].items()})
-    words = {name: ConfigRecord(parcel[name]) for name in ("numbers", "values", "types")}
-    return RecordDict({"arrays": arrays, **words})
+    flwr = _flwr("app")
+    arrays = flwr.ArrayRecord({name: flwr.Array(a) for name, a in parcel["arrays"].items()})
+    words = {name: flwr.ConfigRecord(parcel[name]) for name in NOTHING if name != "arrays"}
+    return flwr.RecordDict({"arrays": arrays, **words})
 
 
 def from_records(content):
     """The inverse of :func:`to_records`, or why it cannot be read, in words."""
     try:
-        words = {name: dict(content[name]) for name in ("numbers", "values", "types")}
+        words = {name: dict(content[name]) for name in NOTHING if name != "arrays"}
         return {"arrays": {n: a.numpy() for n, a in content["arrays"].items()}, **words}
     except Exception as error:  # the bytes come from elsewhere and may be anything
         return f"sent what cannot be read: {type(error).__name__}: {str(error)[:200]}"
 
 
-def server_app(algorithm, rounds, **options):
+def _flwr(part):
+    """A module of Flower, or one sentence that says how to get it."""
+    try:
+        return importlib.import_module(f"flwr.{part}")
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(
+            f'this needs Flower ({error}): pip install "clusterfl_core[flower]"'
+        ) from error
+
+
+def server_app(algorithm, rounds, *, then=None, **options):
     """Flower's server program.
 
     Parameters
@@ -634,21 +682,23 @@ def server_app(algorithm, rounds, **options):
     algorithm, rounds, **options
         As in :func:`serve`. ``rounds``, ``seed``, ``checkpoint`` and ``timeout`` can be set anew
         for a run, with ``flwr run --run-config``.
+    then : callable, optional
+        Is given the Run at its end, for example to save it.
 
     Returns
     -------
     flwr.serverapp.ServerApp
     """
-    from flwr.serverapp import ServerApp
-
-    app = ServerApp()
+    app = _flwr("serverapp").ServerApp()
 
     @app.main()
     def main(grid, context):
         own = {"rounds": rounds, **options}
         names = ("rounds", "seed", "checkpoint", "timeout")
         own |= {name: context.run_config[name] for name in names if name in context.run_config}
-        serve(GridLink(grid), algorithm, **own)
+        done = serve(GridLink(grid), algorithm, **own)
+        if then is not None:
+            then(done)
 
     return app
 
@@ -668,10 +718,7 @@ def client_app(algorithm, load):
     -------
     flwr.clientapp.ClientApp
     """
-    from flwr.app import Array, ArrayRecord, Message
-    from flwr.clientapp import ClientApp
-
-    app = ClientApp()
+    app, flwr = _flwr("clientapp").ClientApp(), _flwr("app")
 
     def own(context):
         number = int(context.node_config["partition-id"])
@@ -679,14 +726,14 @@ def client_app(algorithm, load):
 
     @app.query()
     def query(message, context):
-        return Message(to_records(hello(algorithm, own(context))), reply_to=message)
+        return flwr.Message(to_records(hello(algorithm, own(context))), reply_to=message)
 
     @app.train()
     def train(message, context):
         remembered = context.state.array_records.get(KEPT, {})
         memory = {name: array.numpy() for name, array in remembered.items()}
         answer = work(algorithm, own(context), from_records(message.content), memory)
-        context.state[KEPT] = ArrayRecord({name: Array(a) for name, a in memory.items()})
-        return Message(to_records(answer), reply_to=message)
+        context.state[KEPT] = flwr.ArrayRecord({n: flwr.Array(a) for n, a in memory.items()})
+        return flwr.Message(to_records(answer), reply_to=message)
 
     return app

@@ -17,6 +17,7 @@ import torch
 
 # Streams of random numbers: the first word of a key, so that two uses never share numbers.
 INITIALIZATION, PARTICIPATION, BATCHES, POPULATION, SELECTION = range(5)
+SECRET = 1 << 16  # which only clients draw from
 
 
 def generator(*key):

@@ -32,9 +32,9 @@ import torch
 from clusterfl_core import evaluation, populations, theory
 from clusterfl_core.algorithms.ifca import best
 from clusterfl_core.banks import Bank
+from clusterfl_core.machine import named_device
 from clusterfl_core.models import LinearRegression
 from clusterfl_core.randomness import INITIALIZATION, generator
-from clusterfl_core.simulation import named_device
 
 # Bytes of X handled at once. On a CPU they stay in its cache from the one product to the other;
 # a GPU wants one large product.

@@ -35,108 +35,32 @@ Examples
 
 from dataclasses import dataclass, field, replace
 
-import numpy as np
 import torch
-from scipy.cluster import hierarchy
 from torch import nn
 
-from clusterfl_core import compute
+from clusterfl_core import compute, contract, evaluation
 from clusterfl_core.banks import Bank
-from clusterfl_core.contract import Jobs, Replies
-from clusterfl_core.randomness import INITIALIZATION, generator
+from clusterfl_core.check import keep, number
+from clusterfl_core.contract import Replies
+from clusterfl_core.randomness import SECRET, generator
+from clusterfl_core.similarity import cosine_similarity, cross_similarity, optimal_bipartition
 from clusterfl_core.solvers import LocalSGD
 
-# The stream only clients draw from, apart from the streams of federation.py.
-SECRET = 1 << 16
-
-
-def cosine_similarity(updates):
-    """Cosine similarities between the updates (or gradients) of m clients, equation 44.
-
-    Parameters
-    ----------
-    updates : Tensor [m, p] or Bank
-        One update a client.
-
-    Returns
-    -------
-    Tensor [m, m]
-        float64, symmetric, in [-1, 1], with ones on the diagonal. An update of length zero has no
-        direction; its similarity to every other is 0.
-    """
-    rows = updates.flatten() if isinstance(updates, Bank) else updates
-    m = len(rows)
-    gram = torch.zeros(m, m, dtype=torch.float64, device=rows.device)
-    # In blocks of columns, so that the copy in double precision stays small, and of rows, so that
-    # hardly more than the half above the diagonal is computed.
-    for block in rows.split(1 << 11, dim=1):
-        block = block.to(torch.float64)
-        for i in range(0, m, 256):
-            gram[i : i + 256, i:].addmm_(block[i : i + 256], block[i:].T)
-    norms = gram.diagonal().sqrt()
-    gram.triu_().add_(gram.triu(1).T)
-    lengths = norms[:, None] * norms
-    alpha = gram.div_(lengths).masked_fill_(lengths == 0, 0).clamp_(-1, 1)
-    return alpha.fill_diagonal_(1)
-
-
-def optimal_bipartition(similarity):
-    """The two clusters with the smallest maximum similarity across (25), in O(m^2).
-
-    Algorithm 1 joins clients from the most similar pair downwards until two clusters are left.
-    That is single-linkage clustering cut at two, or the maximum spanning tree without its weakest
-    edge; SciPy finds it without sorting the pairs. Complete linkage answers another question.
-
-    Parameters
-    ----------
-    similarity : Tensor or ndarray [m, m]
-        Symmetric, m at least 2.
-
-    Returns
-    -------
-    first, second : ndarray of int
-        Positions 0, ..., m - 1, ascending; ``first`` holds position 0. Where several
-        bipartitions are equally good, one of them.
-
-    Raises
-    ------
-    ValueError
-        If the matrix is not square, has fewer than two rows, holds NaN or infinity, or differs
-        from its transpose by more than 1e-6.
-    """
-    alpha = torch.as_tensor(similarity).detach().cpu().to(torch.float64).numpy()
-    if alpha.ndim != 2 or alpha.shape[0] != alpha.shape[1]:
-        raise ValueError(f"similarity must be a square matrix, got shape {alpha.shape}")
-    m = len(alpha)
-    if m < 2:
-        raise ValueError(f"similarity must compare at least 2 clients to split, got {m}")
-    if not np.isfinite(alpha).all():
-        i, j = np.argwhere(~np.isfinite(alpha))[0].tolist()
-        raise ValueError(f"similarity must be finite, got {alpha[i, j]} between {i} and {j}")
-    gap = np.abs(alpha - alpha.T)
-    if gap.max() > 1e-6:
-        i, j = (int(axis) for axis in np.unravel_index(gap.argmax(), gap.shape))
-        raise ValueError(
-            f"similarity must be symmetric, got {alpha[i, j]} between {i} and {j} but "
-            f"{alpha[j, i]} between {j} and {i}"
-        )
-    # The negative similarity serves as distance: 1 - alpha could round two values to one.
-    links = hierarchy.linkage(-alpha[np.triu_indices(m, 1)], "single")
-    # Numbers from m on name the clusters made by earlier links; the last link joins the halves.
-    members, pending = [], [int(links[-1, 0])]
-    while pending:
-        item = pending.pop()
-        if item < m:
-            members.append(item)
-        else:
-            pending += links[item - m, :2].astype(int).tolist()
-    half = np.isin(np.arange(m), members)
-    return np.flatnonzero(half == half[0]), np.flatnonzero(half != half[0])
-
-
-def cross_similarity(similarity, first, second):
-    """alpha_cross^max: the largest similarity between two clusters (Algorithm 3, line 5)."""
-    return float(torch.as_tensor(similarity)[first][:, second].max())
+__all__ = [
+    "CFL",
+    "Node",
+    "Secret",
+    "State",
+    "cosine_similarity",
+    "cross_similarity",
+    "hartley",
+    "joined",
+    "nearer_children",
+    "optimal_bipartition",
+    "own_leaf",
+    "path_models",
+    "weighted_mean",
+]
 
 
 def weighted_mean(updates, counts):
@@ -252,20 +176,20 @@ class Node:
 
 
 @dataclass(frozen=True)
-class State:
+class State(contract.State):
     """What the server knows between two rounds.
 
     Parameters
     ----------
-    seed, round : int
-        The seed of the run and the number of rounds done.
-    held : Bank
+    seed, round
+        As in :class:`clusterfl_core.contract.State`.
+    bank : Bank
         The current models as the server holds them: P theta. One a leaf, and one more for
         each split that some client still has to answer for, see :meth:`CFL.absorb`.
-    nodes : tuple of int
-        The node of the tree that each model of the bank belongs to.
     assignments : LongTensor [m]
         Which model of the bank is each client's: its leaf.
+    nodes : tuple of int
+        The node of the tree that each model of the bank belongs to.
     counts : LongTensor [m]
         n_i, the paper's ``|D_i|``, which clients tell the server when they join.
     tree : tuple of Node
@@ -274,19 +198,15 @@ class State:
         What the clients do to their updates, see :class:`Secret`.
     """
 
-    seed: int
-    round: int
-    held: Bank
     nodes: tuple
-    assignments: torch.Tensor
     counts: torch.Tensor
     tree: tuple
     privacy: str = None
 
     @property
-    def bank(self):
+    def models(self):
         """The current models as the clients read them: P^-1 of what the server holds."""
-        return Secret(self.privacy, self.seed).reveal(self.held)
+        return Secret(self.privacy, self.seed).reveal(self.bank)
 
 
 def path_models(state, path):
@@ -304,7 +224,7 @@ def path_models(state, path):
         theta*_v of the inner nodes and the current model of a leaf, as the clients read them.
     """
     parts = [
-        state.tree[v].model if state.tree[v].children else state.held.take([state.nodes.index(v)])
+        state.tree[v].model if state.tree[v].children else state.bank.take([state.nodes.index(v)])
         for v in path
     ]
     return Secret(state.privacy, state.seed).reveal(Bank.concatenate(parts))
@@ -335,6 +255,19 @@ def nearer_children(tree, v, updates):
         for child in (first, second)
     )
     return torch.where(alpha_0 > alpha_1, first, second).tolist()
+
+
+def own_leaf(state, federation):
+    """Each client's accuracy with the model of its own leaf, on test data of its own (CFL, Fig. 8).
+
+    That needs test data of the training clients (:func:`clusterfl_core.evaluation.same_people`).
+    Test clients who are other people have no leaf; each takes the model with the lowest loss on its
+    own data (:func:`clusterfl_core.evaluation.lowest_loss`).
+    """
+    if not evaluation.same_people(federation):
+        return evaluation.lowest_loss(state, federation)
+    judge = compute.accuracies if federation.classes else compute.mean_losses
+    return judge(state.models.take(state.assignments), federation.test)
 
 
 @dataclass(frozen=True)
@@ -376,14 +309,15 @@ class CFL:
     similarity: str = "updates"
     privacy: str = None
 
-    test_protocol = "own_leaf"
+    test_protocol = staticmethod(own_leaf)
 
     def __post_init__(self):
-        for name in ("eps1", "eps2"):
-            if not getattr(self, name) > 0:
-                raise ValueError(f"{name} must be positive, got {getattr(self, name)}")
-        if not 0 <= self.gamma_max < 1:
-            raise ValueError(f"gamma_max must be in [0, 1), got {self.gamma_max}")
+        keep(
+            self,
+            eps1=number("eps1", self.eps1, "(0, inf]", "be positive"),
+            eps2=number("eps2", self.eps2, "(0, inf]", "be positive"),
+            gamma_max=number("gamma_max", self.gamma_max, "[0, 1)"),
+        )
         if self.similarity not in ("updates", "gradients"):
             raise ValueError(
                 f"similarity must be 'updates' or 'gradients', got {self.similarity!r}"
@@ -400,18 +334,13 @@ class CFL:
         and P theta_0 together it could read off a permutation.
         """
         m = len(federation)
-        fresh = Bank.initialize(self.model, 1, generator(INITIALIZATION, seed))
-        held = Secret(self.privacy, seed).hide(fresh)
-        root = Node(-1, torch.arange(m))
-        nobody = torch.zeros(m, dtype=torch.int64)
-        return State(seed, 0, held, (0,), nobody, federation.train.counts, (root,), self.privacy)
+        bank = Secret(self.privacy, seed).hide(Bank.fresh(self.model, 1, seed))
+        root, nobody = Node(-1, torch.arange(m)), torch.zeros(m, dtype=torch.int64)
+        return State(seed, 0, bank, nobody, (0,), federation.train.counts, (root,), self.privacy)
 
     def plan(self, state):
         """Server: every client works, on the model of its own leaf."""
-        m = len(state.assignments)
-        return Jobs(
-            state.seed, state.round, torch.arange(m), state.held, state.assignments[:, None]
-        )
+        return state.jobs(torch.arange(len(state.assignments)))
 
     def client_step(self, jobs, clients):
         """Clients: undo P, train, send P (SGD(theta, D_i) - theta) (Algorithm 5, (1) and (46)).
@@ -421,7 +350,7 @@ class CFL:
         secret = Secret(self.privacy, jobs.seed)
         start = secret.reveal(jobs.bank).take(jobs.models[:, 0])
         loss = compute.mean_losses(start, clients)
-        answer = self.update(start, clients, (jobs.seed, jobs.round))
+        answer = self.update(start, clients, jobs.key)
         if self.similarity == "gradients":
             slope = compute.client_gradients(
                 start, clients.inputs(start.dtype), clients.y, clients.mask()
@@ -477,7 +406,7 @@ class CFL:
         apart = ((1 - cross_similarity(alpha, *halves)) / 2) ** 0.5
         return halves if self.gamma_max < apart else None
 
-    def absorb(self, state, replies):
+    def absorb(self, state, parts):
         """Server: split a leaf, or move its model by its mean update (Algorithm 5, lines 10 to 23).
 
         In the round of a split the mean is NOT applied: both children start from the very theta*
@@ -491,9 +420,10 @@ class CFL:
         missed the split of its cluster stays at the parent and is sent the parent's theta*, until
         its answer says to which child it belongs (Algorithm 4) and completes that child's edge.
         """
+        replies = Replies.join(parts)
         updates, compared = self.unpack(replies)
         tree, nodes = list(state.tree), list(state.nodes)
-        models = {v: state.held.take([row]) for row, v in enumerate(nodes)}
+        models = {v: state.bank.take([row]) for row, v in enumerate(nodes)}
         stands = torch.tensor(nodes)[state.assignments]  # the node of each client
         asked = stands[replies.clients]
         for v in state.nodes:
@@ -526,10 +456,8 @@ class CFL:
             nodes += [children[1], v]
         nodes = [v for v in nodes if (stands == v).any()]
         row = {v: place for place, v in enumerate(nodes)}
-        return replace(
-            state,
-            round=state.round + 1,
-            held=Bank.concatenate([models[v] for v in nodes]),
+        return state.next(
+            bank=Bank.concatenate([models[v] for v in nodes]),
             nodes=tuple(nodes),
             assignments=torch.tensor([row[v] for v in stands.tolist()]),
             tree=tuple(tree),

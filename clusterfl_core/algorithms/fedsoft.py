@@ -32,11 +32,23 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import nn
 
-from clusterfl_core import compute
+from clusterfl_core import compute, contract, evaluation
 from clusterfl_core.banks import Bank, widest
-from clusterfl_core.contract import Jobs, Replies
-from clusterfl_core.randomness import INITIALIZATION, SELECTION, generator
+from clusterfl_core.check import keep, number, whole
+from clusterfl_core.contract import Replies
+from clusterfl_core.randomness import SELECTION, generator
 from clusterfl_core.solvers import LocalAdam, LocalSolver
+
+__all__ = [
+    "FedSoft",
+    "State",
+    "aggregation_weights",
+    "blend",
+    "estimate_importance",
+    "objective",
+    "proximal_pull",
+    "select",
+]
 
 
 def estimate_importance(bank, clients, smoother):
@@ -208,15 +220,13 @@ def objective(personal, clients, bank, importance, proximal):
 
 
 @dataclass(frozen=True)
-class State:
+class State(contract.State):
     """What the server knows between two round trips.
 
     Parameters
     ----------
-    seed, round : int
-        The seed of the run and the number of rounds done.
-    bank : Bank
-        The k centers c_j.
+    seed, round, bank
+        As in :class:`clusterfl_core.contract.State`; the bank holds the k centers c_j.
     assignments : Tensor [m, k]
         u_ij, the last importance each client reported; 1 / k before its first report.
     personal : Bank
@@ -224,20 +234,24 @@ class State:
         fresh model that all clients begin with.
     counts : LongTensor [m]
         n_i, which clients tell the server when they join.
-    weighed : int
-        The round in which importance was last estimated; -1 before.
     empty : LongTensor [k]
         For each cluster, how many rounds in a row no point of any client has chosen it.
+    weighed : int
+        The round in which importance was last estimated; -1 before.
     """
 
-    seed: int
-    round: int
-    bank: Bank
-    assignments: torch.Tensor
     personal: Bank
     counts: torch.Tensor
-    weighed: int
     empty: torch.Tensor
+    weighed: int = -1
+
+    def predict(self, rows, x, classes):
+        """A client predicts with its personal model."""
+        return compute.outputs(self.personal.take(rows), x)
+
+    def note(self):
+        """Clusters that no point has chosen."""
+        return {"empty": int((self.empty > 0).sum())}
 
 
 @dataclass(frozen=True)
@@ -282,19 +296,17 @@ class FedSoft:
     smoother: float = 1e-4
     warm_start: bool = True
 
-    test_protocol = "lowest_loss"
+    test_protocol = staticmethod(evaluation.lowest_loss)
 
     def __post_init__(self):
-        if self.clusters < 1:
-            raise ValueError(f"clusters must be at least 1, got {self.clusters}")
-        if not self.proximal >= 0:
-            raise ValueError(f"proximal must not be negative, got {self.proximal}")
-        if self.selected is not None and self.selected < 1:
-            raise ValueError(f"selected must be at least 1 or None, got {self.selected}")
-        if self.interval < 1:
-            raise ValueError(f"interval must be at least 1, got {self.interval}")
-        if not 0 <= self.smoother < 1:
-            raise ValueError(f"smoother must be in [0, 1), got {self.smoother}")
+        keep(
+            self,
+            clusters=whole("clusters", self.clusters),
+            proximal=number("proximal", self.proximal, "[0, inf)", "not be negative"),
+            selected=whole("selected", self.selected, none=True),
+            interval=whole("interval", self.interval),
+            smoother=number("smoother", self.smoother, "[0, 1)"),
+        )
         if self.selected is not None and not self.smoother:
             raise ValueError(
                 "smoother must be positive where clients are selected, got 0: a cluster that no "
@@ -304,21 +316,14 @@ class FedSoft:
     def init(self, federation, seed):
         """Draw k fresh centers, and one more fresh model with which every client begins."""
         m, k = len(federation), self.clusters
-        if k > m:
-            raise ValueError(f"clusters must be at most the {m} clients, got {k}")
+        whole("clusters", k, most=m)
         if self.selected is not None and self.selected > m:
             raise ValueError(f"selected must be at most the {m} clients, got {self.selected}")
-        fresh = Bank.initialize(self.model, k + 1, generator(INITIALIZATION, seed))
-        return State(
-            seed,
-            0,
-            fresh.take(range(k)),
-            torch.full((m, k), 1 / k, dtype=torch.float64),
-            fresh.take([k] * m),
-            federation.train.counts,
-            -1,
-            torch.zeros(k, dtype=torch.int64),
-        )
+        fresh = Bank.fresh(self.model, k + 1, seed)
+        equal = torch.full((m, k), 1 / k, dtype=torch.float64)
+        none = torch.zeros(k, dtype=torch.int64)
+        centers, one = fresh.take(range(k)), fresh.take([k] * m)
+        return State(seed, 0, centers, equal, one, federation.train.counts, none)
 
     def plan(self, state):
         """Server: all clients weigh (line 4), or the selected ones train (lines 15 to 17).
@@ -332,7 +337,7 @@ class FedSoft:
             kept = state.personal.take(ids) if self.warm_start else None
             values = {"importance": state.assignments[ids]}
         everything = torch.arange(self.clusters).expand(len(ids), -1)
-        return Jobs(state.seed, state.round, ids, state.bank, everything, kept, values)
+        return state.jobs(ids, everything, kept=kept, values=values)
 
     def must_weigh(self, state):
         """Whether the next round trip weighs: once in each round with t mod tau = 0 (line 3)."""
@@ -360,16 +365,17 @@ class FedSoft:
             start = blend(jobs.bank, importance / importance.sum(1, keepdim=True))
         loss = compute.mean_losses(start, clients)
         pull = proximal_pull(jobs.bank, importance, self.proximal)
-        trained = self.local.train(start, clients, (jobs.seed, jobs.round), pull)
+        trained = self.local.train(start, clients, jobs.key, pull)
         return Replies(clients.ids, trained, {"loss": loss})
 
-    def absorb(self, state, replies):
+    def absorb(self, state, parts):
         """Server: note the importance, or average the local models (line 18).
 
         With selection a center is the plain mean over its selected clients, with everyone the mean
         with weights v_ji. Clients that failed are left out of both; a center without any share
         (nobody answered, or no importance and no smoother) keeps its model.
         """
+        replies = Replies.join(parts)
         if replies.bank is None:
             importance = state.assignments.clone()
             importance[replies.clients] = replies.values["importance"]
@@ -387,9 +393,7 @@ class FedSoft:
             return old.index_copy(0, replies.clients, new)
 
         chosen = (state.assignments > self.smoother).any(0)
-        return replace(
-            state,
-            round=state.round + 1,
+        return state.next(
             bank=state.bank.map(average, replies.bank),
             personal=state.personal.map(put, replies.bank),
             empty=torch.where(chosen, 0, state.empty + 1),

@@ -25,18 +25,22 @@ Examples
 [0, 0, 0, 0, 0, 0]
 """
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 
 import torch
 from torch import nn
 
-from clusterfl_core import compute
+from clusterfl_core import compute, contract, evaluation
 from clusterfl_core.banks import Bank
+from clusterfl_core.check import keep, share, whole
 from clusterfl_core.clients import Clients
-from clusterfl_core.contract import Jobs, Replies
-from clusterfl_core.randomness import INITIALIZATION, generator, participants
+from clusterfl_core.contract import Replies, Unusable, summed
+from clusterfl_core.evaluation import best, lowest
+from clusterfl_core.randomness import participants
 from clusterfl_core.solvers import LocalSGD
+
+__all__ = ["IFCA", "State", "estimate_identities"]
 
 
 def estimate_identities(bank, clients):
@@ -58,41 +62,31 @@ def estimate_identities(bank, clients):
     return lowest(compute.loss_matrix(bank, clients))
 
 
-def lowest(losses):
-    """Index of the lowest loss in each row [b, k]; the first one where several are equal."""
-    return best(losses)[1]
-
-
-def best(losses):
-    """The lowest loss in each row [b, k] and its index, the first one where several are equal."""
-    least = losses.min(1).values
-    return least, (losses == least[:, None]).to(torch.int8).argmax(1)
-
-
 @dataclass(frozen=True)
-class State:
+class State(contract.State):
     """What the server knows between two rounds.
 
     Parameters
     ----------
-    seed, round : int
-        The seed of the run and the number of rounds done.
-    bank : Bank
-        The k cluster models.
+    seed, round, bank
+        As in :class:`clusterfl_core.contract.State`; the bank holds the k cluster models.
     assignments : LongTensor [m]
         The last identity each client reported; -1 before its first round.
     empty : LongTensor [k]
         For each cluster, how many rounds in a row nobody has chosen it.
     stable : int
         How many rounds in a row no client has changed its identity.
+    most : int or None
+        How many rounds have fresh points, with ``resample``.
     """
 
-    seed: int
-    round: int
-    bank: Bank
-    assignments: torch.Tensor
     empty: torch.Tensor
-    stable: int
+    stable: int = 0
+    most: int = None
+
+    def note(self):
+        """Clusters nobody chose."""
+        return {"empty": int((self.empty > 0).sum())}
 
 
 @dataclass(frozen=True)
@@ -140,11 +134,16 @@ class IFCA:
     patience: int = None
     resample: int = None
 
-    test_protocol = "lowest_loss"
+    test_protocol = staticmethod(evaluation.lowest_loss)
 
     def __post_init__(self):
-        if self.clusters < 1:
-            raise ValueError(f"clusters must be at least 1, got {self.clusters}")
+        keep(
+            self,
+            clusters=whole("clusters", self.clusters),
+            participation=share("participation", self.participation),
+            patience=whole("patience", self.patience, none=True),
+            resample=whole("resample", self.resample, none=True),
+        )
         if self.option not in ("models", "gradients"):
             raise ValueError(f"option must be 'models' or 'gradients', got {self.option!r}")
         if self.option == "gradients" and not isinstance(self.local, LocalSGD):
@@ -157,11 +156,6 @@ class IFCA:
                 "option 'gradients' sends one gradient a round, so local.steps must be 1, "
                 f"got {self.local.steps}"
             )
-        if not 0 < self.participation <= 1:
-            raise ValueError(f"participation must be in (0, 1], got {self.participation}")
-        for name in ("patience", "resample"):
-            if getattr(self, name) is not None and getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1 or None, got {getattr(self, name)}")
         layers = [name for name, _layer in self.model.named_children()]
         unknown = [name for name in self.shared if name not in layers]
         if unknown:
@@ -175,17 +169,17 @@ class IFCA:
     def init(self, federation, seed):
         """Draw k models, alike in their shared layers; no identities (input of Algorithm 1)."""
         m = len(federation)
-        if self.clusters > m:
-            raise ValueError(f"clusters must be at most the {m} clients, got {self.clusters}")
-        if self.resample and int(federation.train.counts.min()) < 2 * self.resample:
+        whole("clusters", self.clusters, most=m)
+        least = int(federation.train.counts.min())
+        if self.resample and least < 2 * self.resample:
             raise ValueError(
                 f"resample={self.resample} cuts each client's points into {2 * self.resample} "
-                f"parts, but a client has only {int(federation.train.counts.min())}"
+                f"parts, but a client has only {least}"
             )
-        bank = Bank.initialize(self.model, self.clusters, generator(INITIALIZATION, seed))
+        bank = Bank.fresh(self.model, self.clusters, seed)
         bank = self._share(bank, bank.take([0] * self.clusters))
-        unknown = torch.full((m,), -1)
-        return State(seed, 0, bank, unknown, torch.zeros(self.clusters, dtype=torch.int64), 0)
+        unknown, none = torch.full((m,), -1), torch.zeros(self.clusters, dtype=torch.int64)
+        return State(seed, 0, bank, unknown, none, most=self.resample)
 
     def _share(self, own, common):
         """A bank with the shared layers of ``common`` and the others of ``own``."""
@@ -204,14 +198,14 @@ class IFCA:
         asked = bool((state.assignments >= 0).all())
         if self.patience is not None and asked and state.stable >= self.patience:
             models = state.assignments[ids][:, None]
-        return Jobs(state.seed, state.round, ids, state.bank, models, shared=self.common())
+        return state.jobs(ids, models, shared=self.common())
 
     def client_step(self, jobs, clients):
         """Clients: choose the best model, then train it or take its gradient (lines 6 to 11)."""
         choosing = training = clients
         if self.resample:
             choosing, training = (self._fresh(clients, 2 * jobs.round + half) for half in (0, 1))
-        key, hidden = (jobs.seed, jobs.round), None
+        key, hidden = jobs.key, None
         if jobs.models.shape[1] == 1:
             identities = jobs.models[:, 0]
             loss = compute.mean_losses(jobs.bank.take(identities), choosing)
@@ -238,45 +232,17 @@ class IFCA:
         who = torch.arange(len(clients), device=sizes.device)[:, None]
         return Clients(clients.x[who, rows], clients.y[who, rows], sizes, clients.ids)
 
-    def gather(self, state, replies, sums=None):
-        """Server: add the answers to the sum of each cluster, in the order of the clients.
-
-        So the server needs room for the models of some clients at a time, not of all.
-
-        Parameters
-        ----------
-        state : State
-        replies : Replies
-            Of some of the clients.
-        sums : Bank, optional
-            What came before.
-
-        Returns
-        -------
-        Bank
-            The k sums, in float64.
-        """
-        return replies.bank.sums(replies.values["identity"], self.clusters, onto=sums)
-
-    def absorb(self, state, replies, sums=None):
+    def absorb(self, state, parts):
         """Server: average within each estimated cluster (lines 13 to 15).
 
         Option I divides by m, the number of ALL clients, not by the clients that took part or
         chose the cluster. Option II is the plain mean of the chosen cluster's local models. A
         cluster that nobody chose keeps its model; the formula of option II would be 0/0.
-
-        Parameters
-        ----------
-        state : State
-        replies : Replies
-            Of all clients that answered.
-        sums : Bank, optional
-            What :meth:`gather` made of their answers; then the replies need not hold them.
         """
-        identities = replies.values["identity"]
         m, k = len(state.assignments), self.clusters
+        sums, replies = summed(parts, k, self._chosen)
+        identities = replies.values["identity"]
         member = nn.functional.one_hot(identities, k).T
-        sums = self.gather(state, replies) if sums is None else sums
 
         def update(old, total, sizes):
             if self.option == "gradients":
@@ -292,11 +258,18 @@ class IFCA:
         assignments = state.assignments.clone()
         assignments[replies.clients] = identities
         changed = not torch.equal(assignments, state.assignments)
-        return replace(
-            state,
-            round=state.round + 1,
+        return state.next(
             bank=bank,
             assignments=assignments,
             empty=torch.where(member.sum(1) > 0, 0, state.empty + 1),
             stable=0 if changed else state.stable + 1,
         )
+
+    def _chosen(self, replies):
+        """The identities in some replies, if they name models that there are."""
+        identities = replies.values["identity"]
+        wrong = (identities < 0) | (identities >= self.clusters)
+        if wrong.any():
+            client, said = replies.clients[wrong][0], int(identities[wrong][0])
+            raise Unusable(client, f"sent identity {said}, there are 0 to {self.clusters - 1}")
+        return identities

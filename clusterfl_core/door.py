@@ -1,0 +1,142 @@
+"""The check at the door: whatever breaks the contract is one sentence before any work is done.
+
+Examples
+--------
+>>> import clusterfl_core as cf
+>>> federation = cf.populations.rotated("digits", clients=8, clusters=4)
+>>> cf.run(cf.models.MLP(64, 8, 10), federation, rounds=100)
+Traceback (most recent call last):
+TypeError: MLP is no algorithm: it has no function init (see clusterfl_core.contract)
+"""
+
+from dataclasses import is_dataclass
+
+import torch
+
+from clusterfl_core import compute
+from clusterfl_core.banks import Bank
+from clusterfl_core.contract import Jobs, Replies, State
+
+__all__ = ["admit", "check_jobs", "check_replies", "never_ends"]
+
+TRIPS = 100  # round trips after which a round that has not ended is taken for one that never does
+
+
+def admit(algorithm, federation, seed, rounds):
+    """The state before the first round, or one sentence about what is missing or wrong.
+
+    Where the clients' data are at hand, one of them tries the first round: what it answers and
+    whether the round ends is seen before any work is done.
+
+    Parameters
+    ----------
+    algorithm : Algorithm
+    federation : Federation
+        Or what a server knows of one: ``len`` and ``train.counts``.
+    seed, rounds : int
+
+    Returns
+    -------
+    State
+
+    Raises
+    ------
+    TypeError, ValueError
+        Whatever breaks the contract, in words.
+    """
+    kind = type(algorithm).__name__
+    needed = ("init", "plan", "client_step", "absorb", "test_protocol")
+    absent = [name for name in needed if not callable(getattr(algorithm, name, None))]
+    if isinstance(algorithm, type) or absent:
+        what = f"function {absent[0]}" if absent else "settings: it is a class, not an object"
+        raise TypeError(f"{kind} is no algorithm: it has no {what} (see clusterfl_core.contract)")
+    if not isinstance(getattr(algorithm, "model", None), torch.nn.Module):
+        raise TypeError(f"{kind}.model must be a torch.nn.Module, got {_kind(algorithm, 'model')}")
+    compute.check_model(algorithm.model)
+    if not (is_dataclass(algorithm) and type(algorithm).__dataclass_params__.frozen):
+        raise TypeError(f"{kind} must be a frozen dataclass: its settings say what a run was")
+    state = algorithm.init(federation, seed)
+    _check_state(kind, "init", state, len(federation))
+    if state.round != 0:
+        raise ValueError(f"{kind}.init must give round 0, got {state.round}")
+    if state.most is not None and rounds > state.most:
+        raise ValueError(f"rounds must be at most {state.most} with these settings, got {rounds}")
+    if hasattr(federation.train, "take"):
+        _rehearse(algorithm, state, federation.train)
+    return state
+
+
+def _kind(thing, name):
+    return type(getattr(thing, name, None)).__name__
+
+
+def _check_state(kind, function, state, m):
+    if not isinstance(state, State):
+        raise TypeError(f"{kind}.{function} must give a contract.State, got {type(state).__name__}")
+    if not isinstance(state.bank, Bank) or len(state.assignments) != m:
+        raise TypeError(
+            f"{kind}.{function} must give a state with a Bank and one assignment for each of the "
+            f"{m} clients, got a {_kind(state, 'bank')} and {len(state.assignments)}"
+        )
+
+
+def _rehearse(algorithm, state, clients):
+    """Let the first client of each round trip of one round answer alone."""
+    kind, first = type(algorithm).__name__, state.round
+    for _ in range(TRIPS):
+        jobs = check_jobs(kind, algorithm.plan(state), len(clients))
+        one = jobs.take([0])
+        replies = check_replies(kind, algorithm.client_step(one, clients.take(one.clients)), one)
+        try:
+            state = algorithm.absorb(state, iter([replies]))
+        except ValueError:  # it cannot do with one answer, and says so
+            return
+        _check_state(kind, "absorb", state, len(clients))
+        if state.round != first:
+            return
+    raise never_ends(kind, first)
+
+
+def never_ends(kind, number):
+    """The error of a round that does not end."""
+    return ValueError(
+        f"{kind}.absorb does not end round {number + 1}: after {TRIPS} round trips state.round is "
+        f"still {number}; let it return state.next(…)"
+    )
+
+
+def check_jobs(kind, jobs, m):
+    """The jobs that an algorithm has planned for m clients, if they keep the contract."""
+    if not isinstance(jobs, Jobs):
+        raise TypeError(f"{kind}.plan must give contract.Jobs, got {type(jobs).__name__}")
+    ids = jobs.clients
+    if not len(ids):
+        raise ValueError(f"{kind}.plan asks no client in round {jobs.round + 1}")
+    if (ids[1:] <= ids[:-1]).any() or int(ids[0]) < 0 or int(ids[-1]) >= m:
+        raise ValueError(f"{kind}.plan must name clients of 0 to {m - 1} in ascending order")
+    rows = {"models": jobs.models, **jobs.values} | ({"kept": jobs.kept} if jobs.kept else {})
+    for name, value in rows.items():
+        if len(value) != len(ids):
+            raise ValueError(f"{kind}.plan: {name} must have {len(ids)} rows, got {len(value)}")
+    return jobs
+
+
+def check_replies(kind, replies, jobs):
+    """What clients have answered to jobs, if it keeps the contract."""
+    if not isinstance(replies, Replies):
+        got = type(replies).__name__
+        raise TypeError(f"{kind}.client_step must give contract.Replies, got {got}")
+    b, models = len(jobs.clients), 0 if replies.bank is None else len(replies.bank)
+    if replies.clients.tolist() != jobs.clients.tolist():
+        raise ValueError(f"{kind}.client_step must answer for the clients asked, in their order")
+    if models % b:
+        raise ValueError(f"{kind}.client_step must send as many models for each client")
+    for name, value in replies.values.items():
+        if not isinstance(value, torch.Tensor) or len(value) != b:
+            raise ValueError(f"{kind}.client_step: {name} must be a tensor with {b} rows")
+    if models and replies.values.get("loss", torch.empty(0)).shape != (b,):
+        raise ValueError(
+            f"{kind}.client_step must say the loss of each client that sends a model: a value "
+            f"'loss' of shape [{b}] beside {sorted(replies.values) or 'nothing'}"
+        )
+    return replies
