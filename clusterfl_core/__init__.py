@@ -31,6 +31,7 @@ from clusterfl_core import (
     theory,
     trials,
 )
+from clusterfl_core.algorithms import baselines, cfl, fedsoft, ifca
 from clusterfl_core.algorithms.baselines import FedAvg, FedEM, LocalOnly, OneShot
 from clusterfl_core.algorithms.cfl import CFL
 from clusterfl_core.algorithms.fedsoft import FedSoft

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-__all__ = ["keep", "number", "positive", "share", "whole"]
+__all__ = ["among", "keep", "number", "positive", "share", "whole"]
 
 
 def whole(name, value, least=1, most=None, none=False):
@@ -42,6 +42,12 @@ def _float(name, value):
         return float("no" if isinstance(value, bool | np.bool_ | str | bytes) else value)
     except (TypeError, ValueError, RuntimeError, OverflowError):
         raise ValueError(f"{name} must be a number, got {value!r}") from None
+
+
+def among(name, value, clients):
+    """Refuse a number that exceeds the number of clients."""
+    if value is not None and value > clients:
+        raise ValueError(f"{name} must be at most the {clients} clients, got {value}")
 
 
 def keep(settings, **values):

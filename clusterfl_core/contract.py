@@ -267,7 +267,7 @@ class Replies:
     def to(self, device):
         """The same replies on another device."""
         values = {name: value.to(device) for name, value in self.values.items()}
-        bank = self.bank.to(device) if self.bank else None
+        bank = None if self.bank is None else self.bank.to(device)
         return Replies(self.clients.to(device), bank, values)
 
     def sound(self):

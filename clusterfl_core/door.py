@@ -15,6 +15,7 @@ import torch
 
 from clusterfl_core import compute
 from clusterfl_core.banks import Bank
+from clusterfl_core.clients import Federation
 from clusterfl_core.contract import Jobs, Replies, State
 
 __all__ = ["admit", "check_jobs", "check_replies", "never_ends"]
@@ -22,7 +23,7 @@ __all__ = ["admit", "check_jobs", "check_replies", "never_ends"]
 TRIPS = 100  # round trips after which a round that has not ended is taken for one that never does
 
 
-def admit(algorithm, federation, seed, rounds):
+def admit(algorithm, federation, seed, rounds, *, rehearse=True):
     """The state before the first round, or one sentence about what is missing or wrong.
 
     Where the clients' data are at hand, one of them tries the first round: what it answers and
@@ -34,6 +35,8 @@ def admit(algorithm, federation, seed, rounds):
     federation : Federation
         Or what a server knows of one: ``len`` and ``train.counts``.
     seed, rounds : int
+    rehearse : bool
+        False where a run goes on: it has answered before.
 
     Returns
     -------
@@ -61,7 +64,7 @@ def admit(algorithm, federation, seed, rounds):
         raise ValueError(f"{kind}.init must give round 0, got {state.round}")
     if state.most is not None and rounds > state.most:
         raise ValueError(f"rounds must be at most {state.most} with these settings, got {rounds}")
-    if hasattr(federation.train, "take"):
+    if rehearse and isinstance(federation, Federation):
         _rehearse(algorithm, state, federation.train)
     return state
 

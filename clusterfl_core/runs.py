@@ -22,7 +22,6 @@ True
 
 import importlib
 import inspect
-import io
 import zipfile
 from dataclasses import dataclass, is_dataclass
 
@@ -239,13 +238,15 @@ def resumed(checkpoint, fresh, rounds):
     trust = [fresh.algorithm, fresh.state]
     if not checkpoint.exists():
         try:
-            torch.save(fresh, kept := io.BytesIO())
-            Run.load(kept, trust)
-        except Exception as error:  # what cannot be pickled says so in many ways
+            fresh.save(checkpoint)
+            return Run.load(checkpoint, trust)
+        except OSError:
+            raise
+        except Exception as error:  # what cannot be written or read again says so in many ways
+            checkpoint.unlink(missing_ok=True)
             raise ValueError(
-                f"with these settings a run could not go on from a checkpoint: {str(error)[:300]}"
+                f"with these settings no run can go on from a checkpoint: {str(error)[:300]}"
             ) from error
-        return fresh
     found = Run.load(checkpoint, trust)
     was, now = essence(found), essence(fresh)
     for name, value in now.items():

@@ -189,7 +189,8 @@ def rounds(algorithm, federation, rounds, *, seed=0, device="auto", start=None, 
 def begin(algorithm, federation, rounds, seed=0, checkpoint=None):
     """A run of no rounds, or the one that a checkpoint holds; arguments as in :func:`run`."""
     rounds, seed = whole("rounds", rounds), whole("seed", seed, 0)
-    state = door.admit(algorithm, federation, seed, rounds)
+    fresh = checkpoint is None or not Path(checkpoint).exists()
+    state = door.admit(algorithm, federation, seed, rounds, rehearse=fresh)
     done = Run(algorithm, seed, federation.fingerprint(), state, [], str(federation))
     return done if checkpoint is None else resumed(Path(checkpoint), done, rounds)
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 import clusterfl_core as cf
-from clusterfl_core import compute, models, simulation
+from clusterfl_core import compute, machine, models, simulation
 from clusterfl_core.banks import Bank
 from clusterfl_core.clients import Clients
 from clusterfl_core.randomness import generator
@@ -337,7 +337,7 @@ def test_a_client_computes_the_same_bits_alone_and_among_others(monkeypatch, nam
         whole = cf.run(algorithm, federation, 2)
         for most in (1, 2, 3):
             with monkeypatch.context() as patch:
-                patch.setattr(simulation, "MOST", most)
+                patch.setattr(machine, "LARGEST_CHUNK", most)
                 parts = cf.run(algorithm, federation, 2)
             assert torch.equal(parts.models.flatten(), whole.models.flatten()), most
             assert torch.equal(parts.assignments, whole.assignments)
@@ -359,7 +359,7 @@ class Tanh(nn.Module):
 def test_cores_compute_the_same_bits_as_one(monkeypatch, name, model):
     federation = cf.populations.rotated("digits", clients=8, clusters=4)
     algorithm = ALGORITHMS[name](model, SOLVERS["batches"])
-    monkeypatch.setattr(simulation, "MOST", 1)
+    monkeypatch.setattr(machine, "LARGEST_CHUNK", 1)
     one = cf.run(algorithm, federation, 3)
     try:
         torch.set_num_threads(3)
@@ -372,7 +372,7 @@ def test_cores_compute_the_same_bits_as_one(monkeypatch, name, model):
 
 def test_an_error_on_another_core_reaches_the_caller(monkeypatch):
     federation = cf.populations.rotated("digits", clients=8, clusters=4)
-    monkeypatch.setattr(simulation, "MOST", 1)
+    monkeypatch.setattr(machine, "LARGEST_CHUNK", 1)
     monkeypatch.setattr(compute, "hidden_layer", lambda *_: 1 / 0)
     try:
         torch.set_num_threads(2)
@@ -393,7 +393,7 @@ def test_who_adds_the_answers_takes_one_thread(monkeypatch, most):
         seen.append(torch.get_num_threads())
         return gather(*parts)
 
-    monkeypatch.setattr(simulation, "MOST", most)
+    monkeypatch.setattr(machine, "LARGEST_CHUNK", most)
     monkeypatch.setattr(type(algorithm), "gather", watched)
     try:
         torch.set_num_threads(3)
@@ -412,12 +412,12 @@ def test_answers_are_summed_as_they_come_and_the_sum_does_not_depend_on_the_part
     ):
         state = algorithm.init(federation, 0)
         _, jobs, replies = simulation.round_trip(algorithm, state, federation.train)
-        whole, sums = algorithm.absorb(state, replies), None
+        whole, sums = algorithm.absorb(state, [replies]), None
         for i in range(8):
             part = algorithm.client_step(jobs.take([i]), federation.train.take([i]))
             sums = algorithm.gather(state, part, sums)
         assert torch.equal(
-            algorithm.absorb(state, replies, sums).bank.flatten(), whole.bank.flatten()
+            algorithm.absorb(state, replies, [sums]).bank.flatten(), whole.bank.flatten()
         )
         dropped = simulation.round_trip(algorithm, state, federation.train, keep=False)
         assert dropped[2].bank is None
@@ -429,24 +429,24 @@ def test_a_chunk_fits_the_cache_and_never_exceeds_a_share_of_free_memory(monkeyp
     x, y = torch.zeros(600, 100, 784, dtype=torch.uint8), torch.zeros(600, 100).long()
     clients = Clients(x, y, torch.full((600,), 100))
     bank = Bank.initialize(models.MLP(784, 200, 10), 4, generator(0))
-    usual = simulation.chunk_size(bank, clients)
+    usual = machine.chunk_size(bank, clients)
     needed = 100 * (784 + 6 * 210) * 4 + 3 * bank.bytes_of_one()
-    assert usual == simulation.CACHE // needed
-    monkeypatch.setattr(simulation, "free_memory", lambda device: 16 * 3 * needed)
-    assert simulation.chunk_size(bank, clients) == 3
-    monkeypatch.setattr(simulation, "free_memory", lambda device: 0)
-    assert simulation.chunk_size(bank, clients) == 1
+    assert usual == machine.CACHE // needed
+    monkeypatch.setattr(machine, "free_memory", lambda device: 16 * 3 * needed)
+    assert machine.chunk_size(bank, clients) == 3
+    monkeypatch.setattr(machine, "free_memory", lambda device: 0)
+    assert machine.chunk_size(bank, clients) == 1
     small = Bank.initialize(models.LinearRegression(784), 1, generator(0))
-    monkeypatch.setattr(simulation, "free_memory", lambda device: 2**40)
+    monkeypatch.setattr(machine, "free_memory", lambda device: 2**40)
     few = Clients(x[:, :1], y[:, :1], torch.ones(600).long())
-    assert simulation.chunk_size(small, few) == simulation.MOST
+    assert machine.chunk_size(small, few) == machine.LARGEST_CHUNK
 
 
 def test_free_memory_is_read_or_guessed(monkeypatch):
-    assert simulation.free_memory() > 2**20
+    assert machine.free_memory() > 2**20
     with monkeypatch.context() as patch:
         patch.setattr(simulation, "Path", _no_file)
-        assert simulation.free_memory() == 4 * 2**30
+        assert machine.free_memory() == 4 * 2**30
 
 
 def _no_file(name):

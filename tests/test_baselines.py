@@ -70,7 +70,7 @@ def test_a_client_that_does_not_answer_is_left_out_of_fedavg(weighted):
     some = Replies(rows, replies.bank.take(rows), {"loss": replies.values["loss"][rows]})
     counts = torch.tensor([4.0, 7.0, 6.0]) if weighted else torch.ones(3)
     expected = (counts[:, None] * replies.bank.flatten()[rows]).sum(0) / counts.sum()
-    assert close(algorithm.absorb(state, some).bank.flatten()[0], expected, 1e-12)
+    assert close(algorithm.absorb(state, [some]).bank.flatten()[0], expected, 1e-12)
 
 
 @KINDS
@@ -117,7 +117,7 @@ def test_a_client_that_does_not_answer_keeps_its_local_model():
     replies = algorithm.client_step(algorithm.plan(state), federation.train)
     rows = torch.tensor([1, 3])
     some = Replies(rows, replies.bank.take(rows), {"loss": replies.values["loss"][rows]})
-    after = algorithm.absorb(state, some).bank.flatten()
+    after = algorithm.absorb(state, [some]).bank.flatten()
     for i in range(len(federation)):
         source = replies.bank if i in (1, 3) else state.bank
         assert torch.equal(after[i], source.flatten()[i])
@@ -165,6 +165,6 @@ def test_a_round_in_which_nobody_answers_leaves_the_global_model_as_it_is():
     before = algorithm.init(federation, 0)
     replies = algorithm.client_step(algorithm.plan(before), federation.train)
     nobody = Replies(replies.clients[:0], replies.bank.take([]), {})
-    after = algorithm.absorb(before, nobody)
+    after = algorithm.absorb(before, [nobody])
     assert after.round == 1
     assert torch.equal(after.bank.flatten(), before.bank.flatten())

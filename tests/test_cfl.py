@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy.cluster import hierarchy
 
 import clusterfl_core as cf
-from clusterfl_core import compute, evaluation, simulation
+from clusterfl_core import compute, evaluation, machine, simulation
 from clusterfl_core.algorithms import cfl
 from clusterfl_core.banks import Bank
 from clusterfl_core.contract import Replies
@@ -47,7 +47,7 @@ def play(algorithm, federation, rounds, *, seed=0, absent=lambda round: ()):
         gone = set(absent(round))
         jobs = jobs.take([i for i in range(len(jobs.clients)) if i not in gone])
         replies = algorithm.client_step(jobs, federation.train.take(jobs.clients))
-        states.append(algorithm.absorb(states[-1], replies))
+        states.append(algorithm.absorb(states[-1], [replies]))
     return states
 
 
@@ -90,7 +90,7 @@ def after(updates, counts=None, **changes):
     """The states before and after the server absorbs these updates of the clients of a root."""
     one = algorithm(2, **changes)
     state = begin(one, counts or [1] * len(updates))
-    return state, one.absorb(state, answer(updates))
+    return state, one.absorb(state, [answer(updates)])
 
 
 OPPOSED = [[1.0, 0.0], [1.0, 0.1], [-1.0, 0.0], [-1.0, -0.1]]
@@ -194,8 +194,8 @@ def test_split_test_takes_the_weighted_mean():
 
 def test_weights_are_those_of_the_leaf_not_of_the_whole_population():
     one = algorithm(2)
-    state = one.absorb(begin(one, [1, 3, 1, 3]), answer(OPPOSED))
-    now = one.absorb(state, answer([[1.0, 0], [3, 0], [0, 1], [0, 3]]))
+    state = one.absorb(begin(one, [1, 3, 1, 3]), [answer(OPPOSED)])
+    now = one.absorb(state, [answer([[1.0, 0], [3, 0], [0, 1], [0, 3]])])
     step = now.bank.flatten() - state.bank.flatten()
     torch.testing.assert_close(step, torch.tensor([[2.5, 0], [0, 2.5]]))
 
@@ -204,11 +204,11 @@ def test_cluster_of_one_never_splits():
     one = algorithm(2, eps1=9.0, eps2=1e-9, gamma_max=0.0)
     state = begin(one, [1])
     for _ in range(3):
-        state = one.absorb(state, answer([[1.0, 0.0]]))
+        state = one.absorb(state, [answer([[1.0, 0.0]])])
     assert len(state.tree) == 1
     state = begin(one, [1, 1])
     for _ in range(3):
-        state = one.absorb(state, answer([[1.0, 0.0], [-1.0, 0.0]]))
+        state = one.absorb(state, [answer([[1.0, 0.0], [-1.0, 0.0]])])
     assert len(state.tree) == 3
     torch.testing.assert_close(
         state.bank.flatten() - state.tree[0].model.flatten(), torch.tensor([[2.0, 0], [-2, 0]])
@@ -218,10 +218,10 @@ def test_cluster_of_one_never_splits():
 def test_ids_stay_those_of_the_population_and_first_halves_keep_their_row():
     one = algorithm(2)
     # Clients 0, 2, 4 against 1, 3, 5; then 1 and 5 against 3 while the others agree.
-    state = one.absorb(begin(one, [1] * 6), answer([[1.0, 0.0], [-1.0, 0.0]] * 3))
+    state = one.absorb(begin(one, [1] * 6), [answer([[1.0, 0.0], [-1.0, 0.0]] * 3)])
     assert state.assignments.tolist() == [0, 1, 0, 1, 0, 1]
     apart = [[1.0, 0], [0, 0.5], [1, 0], [0, -1], [1, 0], [0, 0.5]]
-    state = one.absorb(state, answer(apart))
+    state = one.absorb(state, [answer(apart)])
     assert state.assignments.tolist() == [0, 1, 0, 2, 0, 1]
     assert state.nodes == (1, 3, 4)
     assert [node.clients.tolist() for node in state.tree] == [
@@ -236,8 +236,8 @@ def test_ids_stay_those_of_the_population_and_first_halves_keep_their_row():
 
 def test_two_leaves_may_split_in_one_round():
     one = algorithm(2)
-    state = one.absorb(begin(one, [1] * 4), answer(OPPOSED))
-    state = one.absorb(state, answer([[1.0, 0], [-1, 0], [0, 1], [0, -1]]))
+    state = one.absorb(begin(one, [1] * 4), [answer(OPPOSED)])
+    state = one.absorb(state, [answer([[1.0, 0], [-1, 0], [0, 1], [0, -1]])])
     assert state.assignments.tolist() == [0, 2, 1, 3]
     assert state.nodes == (3, 5, 4, 6)
 
@@ -456,7 +456,7 @@ def check_tree(state, m):
     """What must hold in every round in which nobody is late."""
     found = sorted(itertools.chain(*(leaf.clients.tolist() for leaf in leaves(state))))
     assert found == list(range(m))
-    assert len(leaves(state)) == len(state.held) == len(state.nodes)
+    assert len(leaves(state)) == len(state.bank) == len(state.nodes)
     for row, v in enumerate(state.nodes):
         assert not state.tree[v].children
         mine = (state.assignments == row).nonzero()[:, 0]
@@ -614,11 +614,11 @@ def test_similarities_may_compare_gradients_while_norms_stay_those_of_updates():
     slopes = [[5.0, 0], [-5, 0], [5, 0], [-5, 0]]
     pairs = [row for pair in zip(OPPOSED, slopes, strict=True) for row in pair]
     bank = Bank(LinearRegression(2), {"theta": torch.tensor(pairs)})
-    now = one.absorb(state, Replies(torch.arange(4), bank, {}))
+    now = one.absorb(state, [Replies(torch.arange(4), bank)])
     assert now.assignments.tolist() == [0, 1, 0, 1]
     assert torch.equal(now.tree[1].updates, torch.tensor(OPPOSED)[[0, 2]])
     still = replace(one, eps2=2.0)  # above the updates, below the gradients
-    assert len(still.absorb(state, Replies(torch.arange(4), bank, {})).bank) == 1
+    assert len(still.absorb(state, [Replies(torch.arange(4), bank)]).bank) == 1
 
 
 def test_gradients_find_the_planted_clusters_too():
@@ -691,28 +691,28 @@ def test_assign_changes_nothing_and_takes_nobody():
 def test_missing_replies_are_left_out_of_the_mean():
     one = algorithm(2)
     before = begin(one, [4, 1, 3])
-    now = one.absorb(before, answer([[1.0, 0.0], [0.0, 1.0]], clients=[1, 2]))
+    now = one.absorb(before, [answer([[1.0, 0.0], [0.0, 1.0]], clients=[1, 2])])
     step = now.bank.flatten() - before.bank.flatten()
     torch.testing.assert_close(step, torch.tensor([[0.25, 0.75]]))
     nobody = Replies(torch.arange(0), before.bank.take([]), {})
-    assert torch.equal(one.absorb(now, nobody).bank.flatten(), now.bank.flatten())
-    assert one.absorb(now, nobody).round == 2
+    assert torch.equal(one.absorb(now, [nobody]).bank.flatten(), now.bank.flatten())
+    assert one.absorb(now, [nobody]).round == 2
 
 
 def test_a_client_that_missed_the_split_waits_at_the_parent_and_is_routed_when_it_answers():
     one = algorithm(2, eps1=0.5)
     before = begin(one, [1] * 4)
-    state = one.absorb(before, answer(OPPOSED[:3], clients=[0, 1, 2]))
+    state = one.absorb(before, [answer(OPPOSED[:3], clients=[0, 1, 2])])
     assert state.nodes == (1, 2, 0)
     assert state.assignments.tolist() == [0, 0, 1, 2]
     assert state.tree[0].clients.tolist() == [0, 1, 2, 3]
     # It is still sent theta*, while its cluster has moved on.
     for _ in range(2):
-        state = one.absorb(state, answer([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]], clients=[0, 1, 2]))
+        state = one.absorb(state, [answer([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]], clients=[0, 1, 2])])
         row = int(one.plan(state).models[3, 0])
         assert torch.equal(one.plan(state).bank.flatten()[row], before.bank.flatten()[0])
     assert (state.bank.flatten()[0] != before.bank.flatten()[0]).any()
-    moved = one.absorb(state, answer([[-1.0, -0.1]], clients=[3]))
+    moved = one.absorb(state, [answer([[-1.0, -0.1]], clients=[3])])
     assert moved.nodes == (1, 2)
     assert moved.assignments.tolist() == [0, 0, 1, 1]
     assert moved.tree[2].clients.tolist() == [2, 3]
@@ -723,23 +723,23 @@ def test_a_client_that_missed_the_split_waits_at_the_parent_and_is_routed_when_i
 
 def test_a_late_client_joins_in_the_order_of_ids():
     one = algorithm(2, eps1=0.5)
-    state = one.absorb(begin(one, [1] * 4), answer(OPPOSED[1:], clients=[1, 2, 3]))
-    state = one.absorb(state, answer(OPPOSED[:1], clients=[0]))
+    state = one.absorb(begin(one, [1] * 4), [answer(OPPOSED[1:], clients=[1, 2, 3])])
+    state = one.absorb(state, [answer(OPPOSED[:1], clients=[0])])
     check_tree(state, 4)
     assert torch.equal(state.tree[1].updates, torch.tensor(OPPOSED[:2]))
 
 
 def test_a_late_client_goes_down_one_node_a_round():
     one = algorithm(2)
-    state = one.absorb(begin(one, [1] * 5), answer(OPPOSED, clients=[0, 1, 2, 3]))
-    state = one.absorb(state, answer([[0.0, 1.0], [0.0, -1.0]], clients=[0, 1]))
+    state = one.absorb(begin(one, [1] * 5), [answer(OPPOSED, clients=[0, 1, 2, 3])])
+    state = one.absorb(state, [answer([[0.0, 1.0], [0.0, -1.0]], clients=[0, 1])])
     assert state.nodes == (3, 2, 0, 4)
     assert state.assignments.tolist() == [0, 3, 1, 1, 2]
-    state = one.absorb(state, answer([[1.0, 0.0]], clients=[4]))
+    state = one.absorb(state, [answer([[1.0, 0.0]], clients=[4])])
     assert state.nodes == (3, 2, 4, 1)  # now at node 1, which has split already
     assert state.tree[1].clients.tolist() == [0, 1, 4]
     assert torch.equal(state.bank.flatten()[3], state.tree[1].model.flatten()[0])
-    state = one.absorb(state, answer([[0.0, -1.0]], clients=[4]))
+    state = one.absorb(state, [answer([[0.0, -1.0]], clients=[4])])
     assert state.assignments.tolist() == [0, 2, 1, 1, 2]
     check_tree(state, 5)
 
@@ -748,14 +748,14 @@ def test_a_late_client_goes_down_one_node_a_round():
 def test_a_leaf_may_split_in_the_round_in_which_a_late_client_is_sent_to_it(late):
     one = algorithm(2)
     there = [i for i in range(5) if i != late]
-    state = one.absorb(begin(one, [1] * 5), answer(OPPOSED, clients=there))
+    state = one.absorb(begin(one, [1] * 5), [answer(OPPOSED, clients=there)])
     rows = torch.tensor([[0.0, 1.0], [0.0, -1.0], [1.0, 0.0]])
     ids = torch.tensor([*there[:2], late])
     order = ids.argsort()
     state = one.absorb(state, answer(rows[order].tolist(), clients=ids[order].tolist()))
     assert state.nodes[int(state.assignments[late])] == 1
     assert sorted(state.tree[1].clients.tolist()) == sorted([*there[:2], late])
-    state = one.absorb(state, answer([[0.0, 1.0]], clients=[late]))
+    state = one.absorb(state, [answer([[0.0, 1.0]], clients=[late])])
     check_tree(state, 5)
     assert state.assignments[late] == state.assignments[there[0]]
 
@@ -857,13 +857,13 @@ def test_whole_runs_are_the_same_under_a_secret(name, similarity):
         for open_, closed in zip(plain, hidden, strict=True):
             assert torch.equal(open_.assignments, closed.assignments)
             if kind == "permutation":
-                assert torch.equal(open_.bank.flatten(), closed.bank.flatten())
+                assert torch.equal(open_.models.flatten(), closed.models.flatten())
             else:
                 torch.testing.assert_close(
-                    open_.bank.flatten(), closed.bank.flatten(), rtol=1e-4, atol=1e-4
+                    open_.models.flatten(), closed.models.flatten(), rtol=1e-4, atol=1e-4
                 )
         state = hidden[-1]
-        assert not torch.allclose(state.held.flatten(), state.bank.flatten())
+        assert not torch.allclose(state.bank.flatten(), state.models.flatten())
         new = planted(name, seed=99, each=1)
         paths = one.assign(state, new.train)
         assert paths == algorithm(similarity=similarity).assign(plain[-1], new.train)
@@ -891,7 +891,7 @@ def test_permuted_runs_of_a_network_with_uneven_clients_are_equal_bit_for_bit():
         for kind in (None, "permutation")
     ]
     assert len(states[0].nodes) > 1
-    assert torch.equal(states[0].bank.flatten(), states[1].bank.flatten())
+    assert torch.equal(states[0].models.flatten(), states[1].models.flatten())
     assert torch.equal(states[0].assignments, states[1].assignments)
 
 
@@ -911,7 +911,7 @@ def test_the_server_never_uses_the_secret_and_never_sees_an_update(kind, monkeyp
         assert not torch.allclose(replies.bank.flatten(), update, rtol=0.1)
         with monkeypatch.context() as patch:
             patch.setattr(cfl.Secret, "draw", None)
-            now = one.absorb(state, replies)
+            now = one.absorb(state, [replies])
         splits += len(now.nodes) > len(state.nodes)
         state = now
     assert splits == 1
@@ -966,7 +966,7 @@ def test_clients_in_chunks_give_the_same_run(monkeypatch):
     federation = planted("three")
     one = algorithm(local=cf.LocalSGD(5, 0.05, batch_size=20), eps1=0.1)
     whole = cf.run(one, federation, 30, progress=False)
-    monkeypatch.setattr(simulation, "MOST", 2)
+    monkeypatch.setattr(machine, "LARGEST_CHUNK", 2)
     parts = cf.run(one, federation, 30, progress=False)
     assert torch.equal(whole.assignments, parts.assignments)
     torch.testing.assert_close(whole.models.flatten(), parts.models.flatten())
@@ -1013,7 +1013,7 @@ def two_leaves():
     }
     state = one.init(classified([0, 1, 2, 3], [0, 0, 1, 1]), 0)
     return one, replace(
-        state, held=Bank(model, tensors), nodes=(1, 2), assignments=torch.tensor([0, 0, 1, 1])
+        state, bank=Bank(model, tensors), nodes=(1, 2), assignments=torch.tensor([0, 0, 1, 1])
     )
 
 

@@ -80,7 +80,7 @@ def test_the_lowest_loss_decides_even_where_another_model_is_more_accurate():
     """Sure of class 0: two of three right, loss 10. Leaning to class 1: one right, loss 0.73."""
     clients = Clients.from_lists([torch.ones(3, 1)], [torch.tensor([0, 0, 1])])
     logits = torch.tensor([[30.0, 0.0], [0.0, 0.2]])
-    state = SimpleNamespace(bank=Bank(Constant(), {"logits": logits}))
+    state = SimpleNamespace(models=Bank(Constant(), {"logits": logits}))
     found = evaluation.lowest_loss(state, Federation(clients, clients, classes=2))
     assert found.tolist() == pytest.approx([1 / 3])
 

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 import clusterfl_core as cf
-from clusterfl_core import evaluation, simulation, theory
+from clusterfl_core import evaluation, machine, simulation, theory
 from clusterfl_core.algorithms import fedsoft
 from clusterfl_core.banks import Bank
 from clusterfl_core.contract import Replies
@@ -453,7 +453,7 @@ def test_a_client_that_does_not_weigh_keeps_its_last_importance():
     algorithm = soft(federation, selected=2)
     state = algorithm.init(federation, 0)
     replies = algorithm.client_step(algorithm.plan(state), federation.train)
-    after = algorithm.absorb(state, _without(replies, {1, 4}))
+    after = algorithm.absorb(state, [_without(replies, {1, 4})])
     assert after.assignments[[1, 4]].tolist() == [[0.5, 0.5]] * 2
     rest = [0, 2, 3, 5]
     assert torch.equal(after.assignments[rest], replies.values["importance"][rest])
@@ -469,7 +469,7 @@ def test_a_client_that_does_not_train_is_left_out_of_the_means(selected):
     jobs = algorithm.plan(state)
     replies = algorithm.client_step(jobs, federation.train.take(jobs.clients))
     lost = {int(jobs.clients[0])}
-    after = algorithm.absorb(state, _without(replies, lost))
+    after = algorithm.absorb(state, [_without(replies, lost)])
     shares = algorithm.shares(state).clone()
     shares[:, list(lost)] = 0
     shares /= shares.sum(1, keepdim=True)
@@ -486,7 +486,7 @@ def test_a_center_whose_clients_all_failed_keeps_its_model():
     jobs = algorithm.plan(state)
     replies = algorithm.client_step(jobs, federation.train.take(jobs.clients))
     lost = int(algorithm.shares(state)[1].argmax())
-    after = algorithm.absorb(state, _without(replies, {lost}))
+    after = algorithm.absorb(state, [_without(replies, {lost})])
     assert torch.equal(after.bank.flatten()[1], state.bank.flatten()[1])
     kept = _without(replies, {lost}).bank.flatten()[0]
     torch.testing.assert_close(after.bank.flatten()[0], kept)
@@ -603,7 +603,7 @@ def test_results_do_not_depend_on_chunks(monkeypatch):
     federation = cf.populations.mixture_regression("linear", clients=9)
     algorithm = cf.FedSoft(Slow(10), 2, cf.LocalAdam(5, 0.05, 10), selected=4)
     whole = cf.run(algorithm, federation, 3)
-    monkeypatch.setattr(simulation, "MOST", 2)
+    monkeypatch.setattr(machine, "LARGEST_CHUNK", 2)
     parts = cf.run(algorithm, federation, 3)
     torch.testing.assert_close(whole.models.flatten(), parts.models.flatten(), rtol=0, atol=1e-6)
     assert torch.equal(whole.assignments, parts.assignments)

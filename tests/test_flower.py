@@ -17,8 +17,7 @@ import torch
 from test_killed import same
 
 import clusterfl_core as cf
-from clusterfl_core import flower, simulation
-from clusterfl_core.contract import Replies
+from clusterfl_core import flower, machine
 
 NEEDS_FLOWER = pytest.mark.skipif(
     importlib.util.find_spec("flwr") is None,
@@ -214,14 +213,14 @@ def without(algorithm, federation, absences):
         jobs = algorithm.plan(state)
         keep = [i for i, c in enumerate(jobs.clients.tolist()) if c not in absences.get(trip, ())]
         here = jobs.take(keep)
-        chunks = simulation._in_order(
+        chunks = machine.in_order(
             lambda rows, jobs=here: algorithm.client_step(
                 jobs.take(rows), federation.train.take(jobs.clients[rows])
             ),
             [torch.arange(len(keep))],
             "cpu",
         )
-        state = algorithm.absorb(state, Replies.join(list(chunks)))
+        state = algorithm.absorb(state, chunks)
     return state
 
 
@@ -247,13 +246,14 @@ def broken(what, answer):
     if what == "nothing":
         return {**answer, "values": {}, "types": {}}
     if what == "NaN loss":
-        return {**answer, "values": {**values, "loss": float("nan")}}
+        return {**answer, "values": {**values, "loss": np.float32(np.nan).tobytes()}}
     if what == "two losses":
-        return {**answer, "values": {**values, "loss": [values["loss"]] * 2}}
+        types = {**answer["types"], "loss": "float32 2"}
+        return {**answer, "values": {**values, "loss": values["loss"] * 2}, "types": types}
     if what == "foreign type":
         return {**answer, "types": dict.fromkeys(values, "load")}
     assert what == "foreign model"
-    return {**answer, "values": {**values, "identity": 2}}
+    return {**answer, "values": {**values, "identity": np.int64(2).tobytes()}}
 
 
 SAID = {
@@ -273,8 +273,9 @@ SAID = {
     "NaN loss": "sent a loss that is not finite",
     "two losses": "sent 1 models, identity (int64 []), loss (float32 [2]), the others 1 models, "
     "identity (int64 []), loss (float32 [])",
-    "foreign type": "sent what cannot be read: KeyError: 'load'",
-    "foreign model": "sent identity [2], it has models [0, 1]",
+    "foreign type": "sent what cannot be read: TypeError: identity is of type 'load', which torch "
+    "does not have",
+    "foreign model": "sent identity 2, there are 0 to 1",
 }
 
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_local import architecture, close, models_of, plain_loss, plain_points, plain_train, ragged
 
-from clusterfl_core import evaluation, populations, simulation
+from clusterfl_core import evaluation, machine, populations, starts
 from clusterfl_core.algorithms import ifca
 from clusterfl_core.algorithms.baselines import FedAvg
 from clusterfl_core.algorithms.ifca import IFCA
@@ -140,7 +140,7 @@ def test_gradients_are_multiplied_by_the_step_size_of_the_round():
     state = begin(algorithm, federation)
     for t in range(3):
         replies = algorithm.client_step(algorithm.plan(state), federation.train)
-        after = algorithm.absorb(state, replies)
+        after = algorithm.absorb(state, [replies])
         step = 0.4 * 0.5**t * replies.bank.flatten().mean(0)
         assert close(after.bank.flatten()[0], state.bank.flatten()[0] - step, 1e-12)
         state = after
@@ -255,7 +255,7 @@ def test_a_missing_reply_is_left_out_of_the_average(option, missing):
         state.bank, federation.train, rows.tolist(), option, steps=1, step_size=0.1
     )
     marked = replace(state, assignments=torch.full_like(state.assignments, 77))
-    after = algorithm.absorb(marked, some)
+    after = algorithm.absorb(marked, [some])
     assert close(after.bank.flatten(), expected.flatten(), 1e-12)
     for i in range(len(federation)):
         assert after.assignments[i] == identities.get(i, 77)
@@ -271,7 +271,7 @@ def test_a_round_without_any_reply_changes_no_model():
         state.bank.take([]),
         {"identity": torch.tensor([], dtype=torch.int64), "loss": torch.tensor([])},
     )
-    after = algorithm.absorb(state, none)
+    after = algorithm.absorb(state, [none])
     assert torch.equal(after.bank.flatten(), state.bank.flatten())
     assert after.empty.tolist() == [1, 1]
     assert after.round == 1
@@ -284,7 +284,7 @@ def test_absorbing_changes_neither_the_state_before_nor_the_replies():
     rows, known = before.bank.flatten().clone(), before.assignments.clone()
     replies = algorithm.client_step(algorithm.plan(before), federation.train)
     answers = replies.bank.flatten().clone()
-    algorithm.absorb(before, replies)
+    algorithm.absorb(before, [replies])
     assert torch.equal(before.bank.flatten(), rows)
     assert torch.equal(before.assignments, known)
     assert torch.equal(replies.bank.flatten(), answers)
@@ -352,11 +352,11 @@ def test_bad_settings_are_named(arguments, sentence):
     ("clusters", "rounds", "seed", "sentence"),
     [
         (8, 1, 0, r"clusters must be at most the 7 clients, got 8"),
-        (2, 0, 0, r"rounds must be a whole number of at least 1, got 0"),
-        (2, -1, 0, r"rounds must be a whole number of at least 1, got -1"),
-        (2, 1.5, 0, r"rounds must be a whole number of at least 1, got 1\.5"),
-        (2, 1, 0.5, r"seed must be a whole number, not negative, got 0\.5"),
-        (2, 1, -1, r"seed must be a whole number, not negative, got -1"),
+        (2, 0, 0, r"rounds must be at least 1, got 0"),
+        (2, -1, 0, r"rounds must be at least 1, got -1"),
+        (2, 1.5, 0, r"rounds must be a whole number, got 1\.5"),
+        (2, 1, 0.5, r"seed must be a whole number, got 0\.5"),
+        (2, 1, -1, r"seed must be at least 0, got -1"),
     ],
 )
 def test_what_does_not_fit_the_federation_is_named_before_any_work(
@@ -381,7 +381,7 @@ def test_results_do_not_depend_on_how_many_clients_are_one_batch(monkeypatch, ki
     federation = a_federation(kind, dtype=torch.float32)
     algorithm = IFCA(architecture(kind), 3, LocalSGD(3, 0.1, 2), participation=0.8)
     whole = run(algorithm, federation, 4, seed=1)
-    monkeypatch.setattr(simulation, "MOST", chunk)
+    monkeypatch.setattr(machine, "LARGEST_CHUNK", chunk)
     parts = run(algorithm, federation, 4, seed=1)
     assert torch.equal(parts.assignments, whole.assignments)
     assert close(parts.models.flatten(), whole.models.flatten(), 1e-6)
@@ -424,7 +424,7 @@ def test_restarts_keep_the_run_with_the_lowest_final_training_loss():
     theta = torch.tensor([[3.0, 0.0, 0.0], [0.0, 3.0, 0.0], [0.0, 0.0, 3.0]])
     federation = populations.regression(theta, clients=9, points=20, noise=0.1)
     algorithm = IFCA(LinearRegression(3), 3, LocalSGD(1, 0.1))
-    best, losses = simulation.restarts(algorithm, federation, 12, seeds=range(4), progress=False)
+    best, losses = starts.restarts(algorithm, federation, 12, seeds=range(4), progress=False)
     by_hand = {}
     for seed in range(4):
         one = run(algorithm, federation, 12, seed=seed)
@@ -443,14 +443,14 @@ def test_restarts_keep_the_run_with_the_lowest_final_training_loss():
 
 def test_restarts_need_a_seed():
     with pytest.raises(ValueError, match="seeds must name at least one seed"):
-        simulation.restarts(IFCA(MODEL, 2), a_federation(), 1, seeds=[])
+        starts.restarts(IFCA(MODEL, 2), a_federation(), 1, seeds=[])
 
 
 def test_on_rotated_digits_restarts_choose_a_start_that_finds_every_rotation():
     """Of the seeds 0 to 4 not all do: the training loss tells, without the truth."""
     federation = populations.rotated("digits", clients=16, clusters=4)
     algorithm = IFCA(MLP(64, 32, 10), 4, LocalSGD(10, 0.3))
-    best, losses = simulation.restarts(algorithm, federation, 6, seeds=range(5), progress=False)
+    best, losses = starts.restarts(algorithm, federation, 6, seeds=range(5), progress=False)
     assert sorted(losses) == [0, 1, 2, 3, 4]
     assert best.history[-1]["identity_accuracy"] == 1
     worst = run(algorithm, federation, 6, seed=max(losses, key=losses.get))

@@ -167,7 +167,7 @@ def test_resampling_needs_two_points_a_round(rounds, points):
 def test_resampling_ends_with_its_points():
     federation = cf.populations.regression(torch.eye(2), clients=4, points=8, noise=0.1)
     algorithm = cf.IFCA(cf.models.LinearRegression(2), 2, cf.LocalSGD(1, 0.1), resample=2)
-    words = "rounds must be at most 2, for which resample=2 has fresh points, got 3"
+    words = "rounds must be at most 2 with these settings, got 3"
     with pytest.raises(ValueError, match=words):
         cf.run(algorithm, federation, 3, progress=False)
     (_first, (state, _jobs, _replies)) = play(algorithm, federation, 2)

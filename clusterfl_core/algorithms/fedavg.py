@@ -104,12 +104,14 @@ class FedAvg:
         return counts if self.weighted else torch.ones_like(counts)
 
     def absorb(self, state, parts):
-        """Server: the mean of the local models is the next model."""
+        """Server: the mean of the local models is the next model; it stays if nobody answered."""
         sums, replies = summed(
             parts,
             1,
             lambda part: torch.zeros_like(part.clients),
             lambda part: self.shares(state, part.clients),
         )
+        if not len(replies.clients):
+            return state.next()
         whole = self.shares(state, replies.clients).sum()
         return state.next(bank=state.bank.map(lambda old, t: (t / whole).to(old.dtype), sums))

@@ -11,7 +11,7 @@ from torch import nn
 from clusterfl_core import compute, evaluation
 from clusterfl_core.algorithms import fedavg
 from clusterfl_core.banks import Bank, widest
-from clusterfl_core.check import keep, share, whole
+from clusterfl_core.check import among, keep, share, whole
 from clusterfl_core.contract import Replies
 from clusterfl_core.randomness import participants
 from clusterfl_core.solvers import LocalSGD, LocalSolver
@@ -144,7 +144,7 @@ class FedEM:
     def init(self, federation, seed):
         """Draw k fresh models; mixture weights are equal."""
         m, k = len(federation), self.clusters
-        whole("clusters", k, most=m)
+        among("clusters", k, m)
         bank = Bank.fresh(self.model, k, seed)
         equal = torch.full((m, k), 1 / k, dtype=torch.float64)
         return State(seed, 0, bank, equal, federation.train.counts)

@@ -34,7 +34,7 @@ from torch import nn
 
 from clusterfl_core import compute, contract, evaluation
 from clusterfl_core.banks import Bank, widest
-from clusterfl_core.check import keep, number, whole
+from clusterfl_core.check import among, keep, number, whole
 from clusterfl_core.contract import Replies
 from clusterfl_core.randomness import SELECTION, generator
 from clusterfl_core.solvers import LocalAdam, LocalSolver
@@ -316,9 +316,8 @@ class FedSoft:
     def init(self, federation, seed):
         """Draw k fresh centers, and one more fresh model with which every client begins."""
         m, k = len(federation), self.clusters
-        whole("clusters", k, most=m)
-        if self.selected is not None and self.selected > m:
-            raise ValueError(f"selected must be at most the {m} clients, got {self.selected}")
+        among("clusters", k, m)
+        among("selected", self.selected, m)
         fresh = Bank.fresh(self.model, k + 1, seed)
         equal = torch.full((m, k), 1 / k, dtype=torch.float64)
         none = torch.zeros(k, dtype=torch.int64)

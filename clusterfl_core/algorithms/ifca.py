@@ -33,7 +33,7 @@ from torch import nn
 
 from clusterfl_core import compute, contract, evaluation
 from clusterfl_core.banks import Bank
-from clusterfl_core.check import keep, share, whole
+from clusterfl_core.check import among, keep, share, whole
 from clusterfl_core.clients import Clients
 from clusterfl_core.contract import Replies, Unusable, summed
 from clusterfl_core.evaluation import best, lowest
@@ -169,7 +169,7 @@ class IFCA:
     def init(self, federation, seed):
         """Draw k models, alike in their shared layers; no identities (input of Algorithm 1)."""
         m = len(federation)
-        whole("clusters", self.clusters, most=m)
+        among("clusters", self.clusters, m)
         least = int(federation.train.counts.min())
         if self.resample and least < 2 * self.resample:
             raise ValueError(

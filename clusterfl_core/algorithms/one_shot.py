@@ -11,7 +11,7 @@ from torch import nn
 from clusterfl_core import compute, evaluation
 from clusterfl_core.algorithms.fedavg import State, train_from
 from clusterfl_core.banks import Bank
-from clusterfl_core.check import keep, share, whole
+from clusterfl_core.check import among, keep, share, whole
 from clusterfl_core.contract import Replies
 from clusterfl_core.randomness import participants
 from clusterfl_core.solvers import LocalSGD, LocalSolver
@@ -73,7 +73,7 @@ class OneShot:
     def init(self, federation, seed):
         """One fresh model, k times: local models that began apart would not be comparable."""
         m = len(federation)
-        whole("clusters", self.clusters, most=m)
+        among("clusters", self.clusters, m)
         bank = Bank.fresh(self.model, 1, seed)
         unknown = torch.full((m,), -1)
         return State(seed, 0, bank.take([0] * self.clusters), unknown, federation.train.counts)

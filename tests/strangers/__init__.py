@@ -1,0 +1,1 @@
+"""Algorithms that the library does not know, written with its public names only."""
