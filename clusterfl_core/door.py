@@ -135,7 +135,7 @@ def check_replies(kind, replies, jobs):
     if models % b:
         raise ValueError(f"{kind}.client_step must send as many models for each client")
     for name, value in replies.values.items():
-        if not isinstance(value, torch.Tensor) or len(value) != b:
+        if not isinstance(value, torch.Tensor) or value.shape[:1] != (b,):
             raise ValueError(f"{kind}.client_step: {name} must be a tensor with {b} rows")
     if models and replies.values.get("loss", torch.empty(0)).shape != (b,):
         raise ValueError(

@@ -139,6 +139,8 @@ class Run:
                 f"{path} holds {', '.join(foreign)}, which is not of this package: load it with "
                 f"trust=[{', '.join(name.rsplit('.', 1)[1] for name in foreign)}] if you trust it"
             )
+        if any(name.startswith("numpy") for name in needed):  # NumPy's numbers name their types
+            known += [type(np.dtype(code)) for code in np.typecodes["All"] if code not in "OV"]
         try:
             with safe_globals(known):
                 found = torch.load(path, weights_only=True)
