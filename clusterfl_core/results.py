@@ -29,7 +29,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from clusterfl_core.data import write_whole
+from clusterfl_core.files import write_whole
 
 PRESETS = ("quick", "paper")
 PACKAGE = Path(__file__).resolve().parent

@@ -38,7 +38,7 @@ from tqdm import tqdm
 from clusterfl_core import banks, clients, compute, evaluation, models, solvers
 from clusterfl_core import contract as wire
 from clusterfl_core.algorithms import baselines, cfl, fedsoft, ifca
-from clusterfl_core.data import write_whole
+from clusterfl_core.files import write_whole
 
 MOST = 256  # clients handled as one batch
 CACHE = 2**25  # bytes: a chunk that fits the last cache of a core is fastest, measured

@@ -1,0 +1,39 @@
+"""Files that are written whole or not at all, so that a kill leaves no half of one.
+
+Examples
+--------
+>>> import tempfile
+>>> from pathlib import Path
+>>> with tempfile.TemporaryDirectory() as folder:
+...     write_whole(Path(folder) / "new" / "file", lambda file: file.write(b"all of it"))
+...     (Path(folder) / "new" / "file").read_bytes()
+b'all of it'
+"""
+
+import os
+import tempfile
+from pathlib import Path
+
+__all__ = ["write_whole"]
+
+
+def write_whole(path, write):
+    """Write a file whole or not at all: ``write(file)`` fills a temporary one, then it moves.
+
+    Parameters
+    ----------
+    path : path
+        Where the file goes; folders are made.
+    write : callable
+        Takes an open binary file.
+    """
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".part")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            write(file)
+        Path(temporary).replace(path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
