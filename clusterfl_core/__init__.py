@@ -28,6 +28,7 @@ _ROOMS = {
         "files",
         "flower",
         "interactive",
+        "matching",
         "models",
         "plotting",
         "populations",

@@ -1,0 +1,184 @@
+"""Images become clients: a deal says who gets what, a twist what each hidden cluster does to it.
+
+>>> from clusterfl_core.populations.deals import by_label
+>>> from clusterfl_core.populations.twists import rotate
+>>> print(make("digits", clients=8, deal=by_label(1.0), twist=rotate(4)))
+digits, classes dealt unevenly (Dirichlet 1.0) in 4 rotations: \
+8 training clients with 117 to 275 points each, 8 test clients with 27 to 68
+4 hidden clusters of [2, 2, 2, 2] clients
+"""
+
+from dataclasses import replace
+
+from clusterfl_core import data
+from clusterfl_core.clients import Clients, Federation
+from clusterfl_core.populations._sizes import check_equal, neighbours
+from clusterfl_core.populations.deals import (
+    Table,
+    anew,
+    by_half,
+    by_label,
+    by_quantity,
+    by_writer,
+    equal,
+)
+from clusterfl_core.populations.twists import (
+    Twist,
+    cameras,
+    permute_labels,
+    rotate,
+    swap_labels,
+)
+from clusterfl_core.randomness import POPULATION, generator
+
+__all__ = [
+    "feature_skew",
+    "halves",
+    "label_permuted",
+    "label_skew",
+    "label_swapped",
+    "make",
+    "quantity_skew",
+    "rotated",
+    "writers",
+]
+
+
+def make(name, clients, *, deal=None, twist=None, seed=0):
+    """A population of images: any deal with any twist.
+
+    Parameters
+    ----------
+    name : str
+        A data set of :func:`clusterfl_core.data.load`.
+    clients : int
+        m, a multiple of the twist's clusters k.
+    deal : callable, optional
+        Of :mod:`clusterfl_core.populations.deals`, or your own. Default: equal parts at random.
+    twist : callable or list of callable, optional
+        Of :mod:`clusterfl_core.populations.twists`, or your own: one change a hidden cluster.
+        Default: none.
+    seed : int
+        Fixes the twist and which client holds which image.
+
+    Returns
+    -------
+    Federation
+        Clients of one hidden cluster are neighbours: client i belongs to cluster i k // m. The test
+        clients are the training clients, by the same ids, unless the deal makes others.
+    """
+    table = _table(name, clients, seed)
+    if isinstance(twist, list):
+        twisted = Twist(twist, f", {len(twist)} kinds")
+    else:
+        twisted = twist(table) if twist else None
+    if twisted and not twisted.each_client:
+        check_equal(clients, len(twisted.changes))
+        table = replace(table, clusters=len(twisted.changes))
+    return _federation(table, (deal or equal())(table), twisted)
+
+
+def _table(name, clients, seed):
+    return Table(data.load(name), clients, 1, seed, generator(POPULATION, seed))
+
+
+def _federation(table, hands, twisted):
+    images, train, test = table.images, hands.train, hands.test
+    clusters, test_clusters = hands.clusters, hands.clusters
+    if twisted and twisted.each_client and len(test) != len(train):
+        raise ValueError(
+            "deal must make the training clients the test clients for a twist that each client has "
+            f"of its own, got {len(train)} and {len(test)} of them"
+        )
+    if twisted and not twisted.each_client:
+        clusters, test_clusters = (neighbours(len(a), table.clusters) for a in (train, test))
+
+    def collect(x, y, parts, changes):
+        held = [(x[rows], y[rows]) for rows in parts]
+        if changes:
+            which = neighbours(len(parts), len(changes)).tolist()
+            held = [changes[j](*own) for j, own in zip(which, held, strict=True)]
+        return Clients.from_lists(*zip(*held, strict=True))
+
+    changes, on_test = (twisted.changes, twisted.on_test) if twisted else (None, None)
+    source = (images.x_train, images.y_train)
+    other = source if hands.held_out else (images.x_test, images.y_test)
+    return Federation(
+        collect(*source, train, changes),
+        collect(*other, test, on_test or changes),
+        clusters=clusters,
+        test_clusters=test_clusters,
+        classes=images.classes,
+        name=images.name + hands.words + (twisted.words if twisted else ""),
+        truth=hands.truth | (twisted.truth if twisted else {}),
+    )
+
+
+# ---------------------------------------------------------------- the papers' and the field's
+
+
+def rotated(name, clients, clusters, seed=0):
+    """Images turned by 0, 90, 180, 270 degrees: one rotation a hidden cluster (IFCA, section 6.2).
+
+    ``make(name, clients, deal=anew(), twist=rotate(clusters))`` with ``clusters`` k in {1, 2, 4}:
+    rotations by 0; by 0 and 180; by 0, 90, 180 and 270 degrees. Every image is used once in each.
+    """
+    check_equal(clients, clusters)
+    if clusters not in (1, 2, 4):
+        raise ValueError(f"clusters must be 1, 2 or 4 (quarter turns), got {clusters}")
+    return make(name, clients, deal=anew(), twist=rotate(clusters), seed=seed)
+
+
+def label_swapped(name, clients, clusters, seed=0, points=None):
+    """Images whose labels two and two change places: two labels a hidden cluster (CFL, section VI).
+
+    ``make(name, clients, deal=equal(points), twist=swap_labels(clusters))``; with ``points`` each
+    client keeps only so many of its images (figure 5).
+    """
+    return make(name, clients, deal=equal(points), twist=swap_labels(clusters), seed=seed)
+
+
+def label_permuted(name, clients, clusters, seed=0):
+    """Images whose labels are permuted: one permutation a hidden cluster (CFL, figure 8, eq. 52).
+
+    ``make(name, clients, twist=permute_labels(clusters))``. The paper tests every client on all
+    test images (eq. 53); here each has its own equal part of them, with the same mean over the
+    clients.
+    """
+    return make(name, clients, twist=permute_labels(clusters), seed=seed)
+
+
+def halves(name, seed=0):
+    """Two clients, one with the first half of the classes, one with the second (CFL, figure 7).
+
+    ``make(name, 2, deal=by_half())``. Very different data, yet CONGRUENT: one model can serve both,
+    so no split is due; both belong to cluster 0. The incongruent counterpart is
+    ``label_swapped(name, clients=2, clusters=2)``.
+    """
+    return make(name, 2, deal=by_half(), seed=seed)
+
+
+def writers(name, clients, seed=0):
+    """Images by who wrote them: a client is a person (after IFCA's section 6.3, FEMNIST).
+
+    ``make(name, clients, deal=by_writer())``. Nobody made these clusters, and nobody knows whether
+    they matter: the truth names the group a writer comes from.
+    """
+    return make(name, clients, deal=by_writer(), seed=seed)
+
+
+def label_skew(name, clients, concentration, seed=0):
+    """Clients that see different classes: ``make(name, clients, deal=by_label(concentration))``."""
+    return make(name, clients, deal=by_label(concentration), seed=seed)
+
+
+def quantity_skew(name, clients, exponent, seed=0):
+    """Clients that hold much or little: ``make(name, clients, deal=by_quantity(exponent))``."""
+    return make(name, clients, deal=by_quantity(exponent), seed=seed)
+
+
+def feature_skew(name, clients, strength, seed=0):
+    """Clients with different cameras: equal parts, seen as :func:`cameras` (strength) says."""
+    table, twist = _table(name, clients, seed), cameras(strength)
+    hands = equal()(table)  # before the cameras are drawn: the numbers of earlier runs stay
+    return _federation(table, hands, twist(table))
