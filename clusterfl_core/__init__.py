@@ -16,48 +16,20 @@ os.environ.setdefault("MKL_CBWR", "AUTO")
 
 __version__ = "0.1.0"
 
-_ROOMS = {
-    name: f"{__name__}.{name}"
-    for name in (
-        "banks",
-        "clients",
-        "compute",
-        "contract",
-        "data",
-        "evaluation",
-        "files",
-        "flower",
-        "interactive",
-        "matching",
-        "models",
-        "plotting",
-        "populations",
-        "randomness",
-        "results",
-        "simulation",
-        "solvers",
-        "theory",
-        "trials",
-    )
-} | {
+_ROOMS = [
+    "banks", "clients", "compute", "contract", "data", "evaluation", "files", "flower",
+    "interactive", "matching", "models", "plotting", "populations", "randomness", "results",
+    "simulation", "solvers", "theory", "trials",
+]  # fmt: skip
+_ROOMS = {name: f"{__name__}.{name}" for name in _ROOMS} | {
     name: f"{__name__}.algorithms.{name}" for name in ("baselines", "cfl", "fedsoft", "ifca")
-}  # the algorithms have short names
-
-_FROM = {  # what is used most, and its room
-    "CFL": "cfl",
-    "IFCA": "ifca",
-    "Clients": "clients",
-    "FedAvg": "baselines",
-    "FedEM": "baselines",
-    "FedSoft": "fedsoft",
-    "Federation": "clients",
-    "LocalAdam": "solvers",
-    "LocalOnly": "baselines",
-    "LocalSGD": "solvers",
-    "OneShot": "baselines",
-    "Run": "simulation",
-    "run": "simulation",
 }
+_FROM = {  # what is used most, and its room
+    "CFL": "cfl", "IFCA": "ifca", "FedSoft": "fedsoft",
+    "FedAvg": "baselines", "FedEM": "baselines", "LocalOnly": "baselines", "OneShot": "baselines",
+    "Clients": "clients", "Federation": "clients", "LocalAdam": "solvers", "LocalSGD": "solvers",
+    "Run": "simulation", "run": "simulation",
+}  # fmt: skip
 
 __all__ = [*_FROM, *_ROOMS]
 

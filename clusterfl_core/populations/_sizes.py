@@ -23,3 +23,9 @@ def check_equal(clients, clusters):
 def neighbours(clients, clusters):
     """The cluster of each client, i k // m: LongTensor [m]."""
     return torch.arange(clusters).repeat_interleave(clients // clusters)
+
+
+def whole_numbers(shares, sizes):
+    """Whole numbers [m, k] that follow the shares [m, k] and sum to the sizes [m]."""
+    cuts = (shares.cumsum(1) * sizes[:, None]).round().to(torch.int64)
+    return cuts.diff(dim=1, prepend=torch.zeros(len(cuts), 1, dtype=torch.int64))

@@ -17,6 +17,7 @@ import numpy as np
 import torch
 
 from clusterfl_core.data import Images
+from clusterfl_core.populations._sizes import whole_numbers
 from clusterfl_core.randomness import POPULATION
 
 __all__ = ["Hands", "Table", "anew", "by_half", "by_label", "by_quantity", "by_writer", "equal"]
@@ -105,13 +106,12 @@ def anew():
                 f"clients must be at most {len(y_train) * clusters}, so that each holds an image; "
                 f"got {table.clients}"
             )
-        parts = ((y_train, share), (y_test, max(1, round(len(y_test) / points))))
-        return Hands(
-            *(
-                [rows for _ in range(clusters) for rows in table.shuffled(len(y)).tensor_split(one)]
-                for y, one in parts
-            )
-        )
+
+        def each(y, share):
+            decks = [table.shuffled(len(y)).tensor_split(share) for _ in range(clusters)]
+            return [rows for deck in decks for rows in deck]
+
+        return Hands(each(y_train, share), each(y_test, max(1, round(len(y_test) / points))))
 
     return deal
 
@@ -157,12 +157,8 @@ def by_label(concentration):
         sizes = [y.bincount(minlength=images.classes) for y in (images.y_train, images.y_test)]
         for _ in range(1000):
             shares = torch.from_numpy(draws.dirichlet([concentration] * clients, images.classes))
-            cuts = [(shares.cumsum(1)[:, :-1] * size[:, None]).round().long() for size in sizes]
-            edges = [
-                torch.cat([torch.zeros(len(cut), 1).long(), cut, size[:, None]], 1)
-                for cut, size in zip(cuts, sizes, strict=True)
-            ]
-            if min(int(edge.diff(dim=1).sum(0).min()) for edge in edges) > 0:
+            counts = [whole_numbers(shares, size) for size in sizes]
+            if min(int(count.sum(0).min()) for count in counts) > 0:
                 break
         else:
             raise ValueError(
@@ -170,9 +166,9 @@ def by_label(concentration):
                 f"draws; take a larger one or fewer than {clients} clients"
             )
         parts = []
-        for y, cut in zip((images.y_train, images.y_test), cuts, strict=True):
+        for y, count in zip((images.y_train, images.y_test), counts, strict=True):
             order = table.shuffled(len(y))
-            classes = [order[y[order] == c].tensor_split(cut[c]) for c in range(images.classes)]
+            classes = [order[y[order] == c].split(own.tolist()) for c, own in enumerate(count)]
             parts.append([torch.cat(own) for own in zip(*classes, strict=True)])
         words = f", classes dealt unevenly (Dirichlet {concentration})"
         return Hands(*parts, words, {"shares": shares.T})

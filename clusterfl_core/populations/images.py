@@ -12,36 +12,14 @@ from dataclasses import replace
 
 from clusterfl_core import data
 from clusterfl_core.clients import Clients, Federation
+from clusterfl_core.populations import deals, twists
 from clusterfl_core.populations._sizes import check_equal, neighbours
-from clusterfl_core.populations.deals import (
-    Table,
-    anew,
-    by_half,
-    by_label,
-    by_quantity,
-    by_writer,
-    equal,
-)
-from clusterfl_core.populations.twists import (
-    Twist,
-    cameras,
-    permute_labels,
-    rotate,
-    swap_labels,
-)
 from clusterfl_core.randomness import POPULATION, generator
 
 __all__ = [
-    "feature_skew",
-    "halves",
-    "label_permuted",
-    "label_skew",
-    "label_swapped",
-    "make",
-    "quantity_skew",
-    "rotated",
-    "writers",
-]
+    "feature_skew", "halves", "label_permuted", "label_skew", "label_swapped", "make",
+    "quantity_skew", "rotated", "writers",
+]  # fmt: skip
 
 
 def make(name, clients, *, deal=None, twist=None, seed=0):
@@ -69,17 +47,17 @@ def make(name, clients, *, deal=None, twist=None, seed=0):
     """
     table = _table(name, clients, seed)
     if isinstance(twist, list):
-        twisted = Twist(twist, f", {len(twist)} kinds")
+        twisted = twists.Twist(twist, f", {len(twist)} kinds")
     else:
         twisted = twist(table) if twist else None
     if twisted and not twisted.each_client:
         check_equal(clients, len(twisted.changes))
         table = replace(table, clusters=len(twisted.changes))
-    return _federation(table, (deal or equal())(table), twisted)
+    return _federation(table, (deal or deals.equal())(table), twisted)
 
 
 def _table(name, clients, seed):
-    return Table(data.load(name), clients, 1, seed, generator(POPULATION, seed))
+    return deals.Table(data.load(name), clients, 1, seed, generator(POPULATION, seed))
 
 
 def _federation(table, hands, twisted):
@@ -126,7 +104,7 @@ def rotated(name, clients, clusters, seed=0):
     check_equal(clients, clusters)
     if clusters not in (1, 2, 4):
         raise ValueError(f"clusters must be 1, 2 or 4 (quarter turns), got {clusters}")
-    return make(name, clients, deal=anew(), twist=rotate(clusters), seed=seed)
+    return make(name, clients, deal=deals.anew(), twist=twists.rotate(clusters), seed=seed)
 
 
 def label_swapped(name, clients, clusters, seed=0, points=None):
@@ -135,7 +113,9 @@ def label_swapped(name, clients, clusters, seed=0, points=None):
     ``make(name, clients, deal=equal(points), twist=swap_labels(clusters))``; with ``points`` each
     client keeps only so many of its images (figure 5).
     """
-    return make(name, clients, deal=equal(points), twist=swap_labels(clusters), seed=seed)
+    return make(
+        name, clients, deal=deals.equal(points), twist=twists.swap_labels(clusters), seed=seed
+    )
 
 
 def label_permuted(name, clients, clusters, seed=0):
@@ -145,7 +125,7 @@ def label_permuted(name, clients, clusters, seed=0):
     test images (eq. 53); here each has its own equal part of them, with the same mean over the
     clients.
     """
-    return make(name, clients, twist=permute_labels(clusters), seed=seed)
+    return make(name, clients, twist=twists.permute_labels(clusters), seed=seed)
 
 
 def halves(name, seed=0):
@@ -155,7 +135,7 @@ def halves(name, seed=0):
     so no split is due; both belong to cluster 0. The incongruent counterpart is
     ``label_swapped(name, clients=2, clusters=2)``.
     """
-    return make(name, 2, deal=by_half(), seed=seed)
+    return make(name, 2, deal=deals.by_half(), seed=seed)
 
 
 def writers(name, clients, seed=0):
@@ -164,21 +144,21 @@ def writers(name, clients, seed=0):
     ``make(name, clients, deal=by_writer())``. Nobody made these clusters, and nobody knows whether
     they matter: the truth names the group a writer comes from.
     """
-    return make(name, clients, deal=by_writer(), seed=seed)
+    return make(name, clients, deal=deals.by_writer(), seed=seed)
 
 
 def label_skew(name, clients, concentration, seed=0):
     """Clients that see different classes: ``make(name, clients, deal=by_label(concentration))``."""
-    return make(name, clients, deal=by_label(concentration), seed=seed)
+    return make(name, clients, deal=deals.by_label(concentration), seed=seed)
 
 
 def quantity_skew(name, clients, exponent, seed=0):
     """Clients that hold much or little: ``make(name, clients, deal=by_quantity(exponent))``."""
-    return make(name, clients, deal=by_quantity(exponent), seed=seed)
+    return make(name, clients, deal=deals.by_quantity(exponent), seed=seed)
 
 
 def feature_skew(name, clients, strength, seed=0):
     """Clients with different cameras: equal parts, seen as :func:`cameras` (strength) says."""
-    table, twist = _table(name, clients, seed), cameras(strength)
-    hands = equal()(table)  # before the cameras are drawn: the numbers of earlier runs stay
+    table, twist = _table(name, clients, seed), twists.cameras(strength)
+    hands = deals.equal()(table)  # before the cameras are drawn: the numbers of earlier runs stay
     return _federation(table, hands, twist(table))

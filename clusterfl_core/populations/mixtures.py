@@ -8,10 +8,10 @@ import torch
 
 from clusterfl_core import data
 from clusterfl_core.clients import Clients, Federation
-from clusterfl_core.populations._sizes import check_sizes
+from clusterfl_core.populations._sizes import check_sizes, whole_numbers
 from clusterfl_core.randomness import POPULATION, generator
 
-__all__ = ["linear_mixture", "mixed", "pattern_shares", "whole_numbers"]
+__all__ = ["linear_mixture", "mixed", "pattern_shares"]
 
 
 def mixed(name, clients, clusters, pattern, seed=0, points=(100, 200)):
@@ -98,12 +98,6 @@ def _kinds(images, clusters):
         for upper, case in enumerate(("small", "capital"))
         for quarters in range(clusters // 2)
     }
-
-
-def whole_numbers(shares, sizes):
-    """Whole numbers [m, k] that follow the shares [m, k] and sum to the sizes [m]."""
-    cuts = (shares.cumsum(1) * sizes[:, None]).round().to(torch.int64)
-    return cuts.diff(dim=1, prepend=torch.zeros(len(cuts), 1, dtype=torch.int64))
 
 
 def pattern_shares(pattern, clients, clusters, source):

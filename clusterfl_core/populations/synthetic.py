@@ -12,17 +12,14 @@ from dataclasses import replace
 import torch
 
 from clusterfl_core.clients import Clients, Federation
-from clusterfl_core.populations._sizes import check_equal, check_sizes, neighbours
-from clusterfl_core.populations.mixtures import pattern_shares, whole_numbers
+from clusterfl_core.populations._sizes import check_equal, check_sizes, neighbours, whole_numbers
+from clusterfl_core.populations.mixtures import pattern_shares
 from clusterfl_core.randomness import POPULATION, generator
 
 __all__ = [
-    "bernoulli_regression",
-    "conflicting_labels",
-    "federated_xor",
-    "mixture_regression",
+    "bernoulli_regression", "conflicting_labels", "federated_xor", "mixture_regression",
     "regression",
-]
+]  # fmt: skip
 
 
 def federated_xor(clients, points, seed=0):

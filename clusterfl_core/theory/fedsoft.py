@@ -11,13 +11,9 @@ import numpy as np
 from clusterfl_core.theory._check import check_counts, check_positive
 
 __all__ = [
-    "divergence_radius",
-    "expected_importance",
-    "importance_bound",
-    "soft_centers",
-    "subproblem_inexactness",
-    "workload",
-]
+    "divergence_radius", "expected_importance", "importance_bound", "soft_centers",
+    "subproblem_inexactness", "workload",
+]  # fmt: skip
 
 
 def workload(clients, chosen, clusters):

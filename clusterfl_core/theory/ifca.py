@@ -26,25 +26,11 @@ from clusterfl_core.matching import best_matching
 from clusterfl_core.theory._check import check_counts, check_positive, check_share
 
 __all__ = [
-    "Condition",
-    "Convergence",
-    "ConvexBound",
-    "ConvexProblem",
-    "LinearProblem",
-    "assumptions",
-    "closeness",
-    "convergence",
-    "convex_convergence",
-    "convex_misclassification",
-    "convex_step_bound",
-    "distance_to_truth",
-    "exact_step",
-    "misclassification",
-    "misclassification_bound",
-    "step_bound",
-    "succeeded",
-    "threshold_split",
-]
+    "Condition", "Convergence", "ConvexBound", "ConvexProblem", "LinearProblem", "assumptions",
+    "closeness", "convergence", "convex_convergence", "convex_misclassification",
+    "convex_step_bound", "distance_to_truth", "exact_step", "misclassification",
+    "misclassification_bound", "step_bound", "succeeded", "threshold_split",
+]  # fmt: skip
 
 # ---------------------------------------------------------------- the linear model
 
