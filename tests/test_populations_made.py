@@ -315,8 +315,9 @@ def test_a_stranger_writes_a_deal_and_a_twist():
         (lambda p: p.make("digits", 3, deal=p.by_half()), "clients must be 2 to hold half of the"),
         (
             lambda p: p.make("digits", 3, deal=p.anew(), twist=p.cameras(0.5)),
-            "deal must make the training clients the test clients .* got 3 and 1 of them",
+            "deal must make equally many clients for each of the 3 changes of the twist, got 1",
         ),
+        (lambda p: p.make("digits", 0, deal=p.anew()), "clients must be at least 1, got 0"),
         (lambda p: p.make("figures", 3), "unknown data set 'figures'"),
     ],
 )

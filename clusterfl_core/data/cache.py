@@ -27,17 +27,9 @@ def cache_folder():
 def cached(name, fetch, read, instead):
     """What the file of a data set says, fetched from the network if it is not in the cache.
 
-    Parameters
-    ----------
-    name : str
-        The file is ``NAME.npz``.
-    fetch : callable
-        ``fetch(name, folder)`` -> the arrays of the file, by name. What it downloads into the
-        folder stays there until it has succeeded.
-    read : callable
-        ``read(name, file)`` -> what this function returns, from the open file.
-    instead : str
-        A data set that needs no network.
+    ``fetch(name, folder)`` returns the arrays of ``NAME.npz``; what it downloads stays in the
+    folder until it has succeeded. ``read(name, file)`` returns what this function returns;
+    ``instead`` is a set that needs no network.
 
     Raises
     ------

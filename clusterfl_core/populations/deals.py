@@ -149,8 +149,6 @@ def by_label(concentration):
 
     def deal(table):
         images, clients = table.images, table.clients
-        if clients < 1:
-            raise ValueError(f"clients must be at least 1, got {clients}")
         if not concentration > 0:
             raise ValueError(f"concentration must be positive, got {concentration}")
         draws = np.random.default_rng([POPULATION, table.seed])

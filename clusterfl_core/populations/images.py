@@ -49,46 +49,44 @@ def make(name, clients, *, deal=None, twist=None, seed=0):
     if isinstance(twist, list):
         twisted = twists.Twist(twist, f", {len(twist)} kinds")
     else:
-        twisted = twist(table) if twist else None
-    if twisted and not twisted.each_client:
+        twisted = twist(table) if twist else twists.Twist([], each_client=True)
+    if not twisted.each_client:
         check_equal(clients, len(twisted.changes))
         table = replace(table, clusters=len(twisted.changes))
     return _federation(table, (deal or deals.equal())(table), twisted)
 
 
 def _table(name, clients, seed):
+    if clients < 1:
+        raise ValueError(f"clients must be at least 1, got {clients}")
     return deals.Table(data.load(name), clients, 1, seed, generator(POPULATION, seed))
 
 
 def _federation(table, hands, twisted):
-    images, train, test = table.images, hands.train, hands.test
-    clusters, test_clusters = hands.clusters, hands.clusters
-    if twisted and twisted.each_client and len(test) != len(train):
-        raise ValueError(
-            "deal must make the training clients the test clients for a twist that each client has "
-            f"of its own, got {len(train)} and {len(test)} of them"
-        )
-    if twisted and not twisted.each_client:
-        clusters, test_clusters = (neighbours(len(a), table.clusters) for a in (train, test))
-
     def collect(x, y, parts, changes):
+        if changes and len(parts) % len(changes):
+            raise ValueError(
+                f"deal must make equally many clients for each of the {len(changes)} changes of "
+                f"the twist, got {len(parts)} of them"
+            )
         held = [(x[rows], y[rows]) for rows in parts]
         if changes:
             which = neighbours(len(parts), len(changes)).tolist()
             held = [changes[j](*own) for j, own in zip(which, held, strict=True)]
         return Clients.from_lists(*zip(*held, strict=True))
 
-    changes, on_test = (twisted.changes, twisted.on_test) if twisted else (None, None)
+    images, truth = table.images, [hands.clusters] * 2
+    if not twisted.each_client:
+        truth = [neighbours(len(parts), table.clusters) for parts in (hands.train, hands.test)]
     source = (images.x_train, images.y_train)
     other = source if hands.held_out else (images.x_test, images.y_test)
     return Federation(
-        collect(*source, train, changes),
-        collect(*other, test, on_test or changes),
-        clusters=clusters,
-        test_clusters=test_clusters,
+        collect(*source, hands.train, twisted.changes),
+        collect(*other, hands.test, twisted.on_test or twisted.changes),
+        *truth,
         classes=images.classes,
-        name=images.name + hands.words + (twisted.words if twisted else ""),
-        truth=hands.truth | (twisted.truth if twisted else {}),
+        name=images.name + hands.words + twisted.words,
+        truth=hands.truth | twisted.truth,
     )
 
 
