@@ -3,8 +3,8 @@
 An algorithm is a frozen dataclass of settings with four functions, ``init``, ``plan``,
 ``client_step`` and ``absorb``; :func:`run` plays it on a :class:`Federation`.
 
-A room of the library is loaded when it is first used, so that nobody waits for what he does not
-need: ``cf.ifca`` is the module of IFCA from then on.
+A room of the library is loaded when it is first used, so that nobody waits for what they do not
+need: ``cf.ifca`` is IFCA's module from then on.
 """
 
 import importlib
@@ -16,12 +16,12 @@ os.environ.setdefault("MKL_CBWR", "AUTO")
 
 __version__ = "0.1.0"
 
-_ROOMS = [
+_PLAIN = [
     "banks", "clients", "compute", "contract", "data", "evaluation", "files", "flower",
     "interactive", "matching", "models", "plotting", "populations", "randomness", "results",
     "simulation", "solvers", "theory", "trials",
 ]  # fmt: skip
-_ROOMS = {name: f"{__name__}.{name}" for name in _ROOMS} | {
+_ROOMS = {name: f"{__name__}.{name}" for name in _PLAIN} | {
     name: f"{__name__}.algorithms.{name}" for name in ("baselines", "cfl", "fedsoft", "ifca")
 }
 _FROM = {  # what is used most, and its room
