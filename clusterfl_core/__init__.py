@@ -2,83 +2,49 @@
 
 An algorithm is a frozen dataclass of settings with four functions, ``init``, ``plan``,
 ``client_step`` and ``absorb``; :func:`run` plays it on a :class:`Federation`.
+
+A room of the library is loaded when it is first used, so that nobody waits for what they do not
+need: ``cf.ifca`` is IFCA's module from then on.
 """
 
+import importlib
 import os
 
 # Intel's BLAS rounds a product by where its matrices lie in memory, unless told otherwise before
 # its first use. A client must compute the same alone and among others.
 os.environ.setdefault("MKL_CBWR", "AUTO")
 
-from clusterfl_core import (
-    banks,
-    clients,
-    compute,
-    contract,
-    data,
-    evaluation,
-    flower,
-    interactive,
-    machine,
-    models,
-    plotting,
-    populations,
-    randomness,
-    results,
-    simulation,
-    solvers,
-    starts,
-    theory,
-    trials,
-)
-from clusterfl_core.algorithms import baselines, cfl, fedsoft, ifca
-from clusterfl_core.algorithms.baselines import FedAvg, FedEM, LocalOnly, OneShot
-from clusterfl_core.algorithms.cfl import CFL
-from clusterfl_core.algorithms.fedsoft import FedSoft
-from clusterfl_core.algorithms.ifca import IFCA
-from clusterfl_core.clients import Clients, Federation
-from clusterfl_core.runs import Run
-from clusterfl_core.simulation import rounds, run
-from clusterfl_core.solvers import LocalAdam, LocalSGD
-
 __version__ = "0.1.0"
 
-__all__ = [
-    "CFL",
-    "IFCA",
-    "Clients",
-    "FedAvg",
-    "FedEM",
-    "FedSoft",
-    "Federation",
-    "LocalAdam",
-    "LocalOnly",
-    "LocalSGD",
-    "OneShot",
-    "Run",
-    "banks",
-    "baselines",
-    "cfl",
-    "clients",
-    "compute",
-    "contract",
-    "data",
-    "evaluation",
-    "fedsoft",
-    "flower",
-    "ifca",
-    "interactive",
-    "machine",
-    "models",
-    "plotting",
-    "populations",
-    "randomness",
-    "results",
-    "rounds",
-    "run",
-    "simulation",
-    "solvers",
-    "starts",
-    "theory",
+_PLAIN = [
+    "banks", "check", "clients", "compute", "contract", "data", "door", "evaluation", "files",
+    "flower", "interactive", "machine", "matching", "models", "plotting", "populations",
+    "randomness", "results", "runs", "similarity", "simulation", "solvers", "starts", "theory",
     "trials",
-]
+]  # fmt: skip
+_ROOMS = {name: f"{__name__}.{name}" for name in _PLAIN} | {
+    name: f"{__name__}.algorithms.{name}" for name in ("baselines", "cfl", "fedsoft", "ifca")
+}
+_FROM = {  # what is used most, and its room
+    "CFL": "cfl", "IFCA": "ifca", "FedSoft": "fedsoft",
+    "FedAvg": "baselines", "FedEM": "baselines", "LocalOnly": "baselines", "OneShot": "baselines",
+    "Clients": "clients", "Federation": "clients", "LocalAdam": "solvers", "LocalSGD": "solvers",
+    "Run": "runs", "rounds": "simulation", "run": "simulation",
+}  # fmt: skip
+
+__all__ = [*_FROM, *_ROOMS]
+
+
+def __getattr__(name):
+    """Load a room, or what a room is most used for, at the first use of its name (PEP 562)."""
+    if name in _ROOMS:
+        found = importlib.import_module(_ROOMS[name])
+    elif name in _FROM:
+        found = getattr(__getattr__(_FROM[name]), name)
+    else:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return globals().setdefault(name, found)
+
+
+def __dir__():
+    return sorted({*globals(), *__all__})

@@ -15,6 +15,7 @@ import numpy as np
 import torch
 
 from clusterfl_core import compute
+from clusterfl_core.matching import best_matching
 from clusterfl_core.similarity import cross_similarity, optimal_bipartition
 
 __all__ = [
@@ -205,13 +206,11 @@ def match_clusters(estimated, clusters):
         For each matched estimated cluster the true cluster it stands for. At most one estimated
         cluster stands for a true one.
     """
-    from scipy.optimize import linear_sum_assignment  # slow to import
-
     known = estimated >= 0
     rows = int(estimated.max()) + 1 if known.any() else 0
     table = np.zeros((rows, int(clusters.max()) + 1))
     np.add.at(table, (estimated[known].numpy(), clusters[known].numpy()), 1)
-    return dict(zip(*(axis.tolist() for axis in linear_sum_assignment(-table)), strict=True))
+    return best_matching(table)
 
 
 def identity_accuracy(estimated, clusters):

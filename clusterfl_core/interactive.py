@@ -15,6 +15,8 @@ import matplotlib.pyplot as plt
 from matplotlib.figure import Figure
 from PIL import Image
 
+__all__ = ["frame", "player"]
+
 Frame = tuple[bytes, str]
 
 

@@ -36,6 +36,10 @@ from clusterfl_core.machine import named_device
 from clusterfl_core.models import LinearRegression
 from clusterfl_core.randomness import INITIALIZATION, generator
 
+__all__ = [
+    "Trial", "figure_3", "first_models", "regression_trial", "success_rates", "success_trial",
+]  # fmt: skip
+
 # Bytes of X handled at once. On a CPU they stay in its cache from the one product to the other;
 # a GPU wants one large product.
 CHUNK = {"cpu": 1 << 22}
@@ -238,35 +242,13 @@ def _check(federation, starts, steps, rounds):
 
 # ---------------------------------------------------------------- figure 3
 
+_GRID = {"noise": [0.0, 0.1, 0.2, 0.4], "scale": [0.1, 0.25, 0.5, 0.75, 1.0]}
+_LINES = {"points": [50, 100, 200], "noise": [0.1]}
 PANELS = {
-    "a": {
-        "clusters": [2],
-        "clients": [100],
-        "points": [100],
-        "noise": [0.0, 0.1, 0.2, 0.4],
-        "scale": [0.1, 0.25, 0.5, 0.75, 1.0],
-    },
-    "b": {
-        "clusters": [4],
-        "clients": [400],
-        "points": [100],
-        "noise": [0.0, 0.1, 0.2, 0.4],
-        "scale": [0.1, 0.25, 0.5, 0.75, 1.0],
-    },
-    "c": {
-        "clusters": [2],
-        "clients": [50, 70, 100, 150, 200, 300, 400],
-        "points": [50, 100, 200],
-        "noise": [0.1],
-        "scale": [0.1],
-    },
-    "d": {
-        "clusters": [4],
-        "clients": [100, 200, 300, 400, 800],
-        "points": [50, 100, 200],
-        "noise": [0.1],
-        "scale": [0.5],
-    },
+    "a": {"clusters": [2], "clients": [100], "points": [100], **_GRID},
+    "b": {"clusters": [4], "clients": [400], "points": [100], **_GRID},
+    "c": {"clusters": [2], "clients": [50, 70, 100, 150, 200, 300, 400], **_LINES, "scale": [0.1]},
+    "d": {"clusters": [4], "clients": [100, 200, 300, 400, 800], **_LINES, "scale": [0.5]},
 }
 STEPS = {2: (1.0, 0.1, 0.01), 4: (2.0, 1.0, 0.5)}
 

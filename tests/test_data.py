@@ -17,7 +17,9 @@ from hypothesis import strategies as st
 from sklearn.datasets import load_digits
 
 from clusterfl_core import data
-from clusterfl_core.data import KEYS, Unavailable, load, write_whole
+from clusterfl_core.data import Unavailable, load
+from clusterfl_core.data.images import KEYS
+from clusterfl_core.files import write_whole
 
 
 def test_digits_are_1437_and_360_images_of_bytes():
@@ -153,6 +155,8 @@ def one_array():
         packed()[:-40],
         packed()[:100],
         packed(y_test=None),
+        packed(x_train=None, y_train=None, x_test=None, y_test=None, writer_train=np.zeros(6, int),
+               writer_test=np.zeros(3, int)),
         packed(x_train=np.array(["a", "b"])),
         packed(x_train=np.array([None, {}])),
         packed(y_train=np.arange(5, dtype=np.uint8)),
@@ -160,8 +164,8 @@ def one_array():
         one_array(),
         pickle.dumps(arrays()),
     ],
-    ids=["empty", "a web page", "cut", "cut early", "a part missing", "words", "objects",
-         "too few labels", "no test images", "one array", "a pickle"],
+    ids=["empty", "a web page", "cut", "cut early", "a part missing", "facts alone", "words",
+         "objects", "too few labels", "no test images", "one array", "a pickle"],
 )  # fmt: skip
 def test_a_damaged_file_is_named_and_kept(cache, whole):
     path = cache / "mnist.npz"
@@ -275,8 +279,8 @@ def test_a_failing_download_says_what_works_without_it(cache, source, error, rea
     assert "'digits'" in sentence
     assert str(cache / "mnist.npz") in sentence
     assert "\n" not in sentence
-    assert made.calls == data.ATTEMPTS
-    assert len(waits) == data.ATTEMPTS - 1
+    assert made.calls == data.cache.ATTEMPTS
+    assert len(waits) == data.cache.ATTEMPTS - 1
     assert not (cache / "mnist.npz").exists()
     assert len(load("digits").y_train) == 1437  # as the sentence says
 

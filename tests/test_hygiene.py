@@ -1,6 +1,7 @@
 """What holds for every file: notebooks, pages, links, licences, layers, versions."""
 
 import ast
+import importlib
 import json
 import re
 import subprocess
@@ -15,18 +16,18 @@ ROOT = house.ROOT
 NOTEBOOKS = house.notebooks()
 PAGES = [*NOTEBOOKS, *sorted((ROOT / "book").rglob("*.md"))]
 
-# Each layer of clusterfl_core imports only from those before it, and theory, which stands alone.
+# Each layer of clusterfl_core imports only from those before it; a folder is one room.
 LAYERS = [
-    {"banks"},
-    {"federation"},
-    {"data", "models"},
-    {"backends"},
-    {"populations", "local"},
-    {"ifca", "cfl", "fedsoft", "baselines"},
-    {"evaluation"},
+    {"version", "check", "files", "randomness", "matching", "interactive"},
+    {"banks", "plotting", "results"},
+    {"clients", "models", "similarity"},
+    {"compute"},
+    {"contract", "solvers", "data"},
+    {"evaluation", "populations", "theory"},
+    {"algorithms"},
+    {"door", "machine", "runs"},
     {"simulation"},
-    {"results", "trials", "flower"},
-    {"plotting", "interactive"},
+    {"starts", "trials", "flower"},
 ]
 
 # Versions on Colab, older than the newest: the package must be content with them.
@@ -139,27 +140,85 @@ def test_no_page_or_style_loads_from_elsewhere():
 # ---------------------------------------------------------------- package
 
 
-def imported(path: Path) -> set[str]:
-    """Return the modules of the package that a module of it imports."""
-    names = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+PACKAGE = ROOT / "clusterfl_core"
+ROOMS = sorted(path for path in PACKAGE.rglob("*.py") if path != PACKAGE / "__init__.py")
+
+
+def room(path: Path) -> str:
+    """Return the room that a file of the package belongs to."""
+    return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+
+
+def imported(tree: ast.AST, where: str) -> set[str]:
+    """Return the rooms that code imports, at its top, in a function, or by name, in any form.
+
+    `where` is the package of the file, for what begins with a dot. "" is the package itself.
+    """
+    found = set()
+    for node in ast.walk(tree):
+        modules = []
         if isinstance(node, ast.ImportFrom):
-            module = (node.module or "").removeprefix("clusterfl_core").lstrip(".")
-            if node.level or (node.module or "").startswith("clusterfl_core"):
-                names |= {module.split(".")[0]} if module else {a.name for a in node.names}
+            parents = where.split(".")[: len(where.split(".")) - node.level + 1]
+            base = ".".join([*parents, node.module] if node.module else parents)
+            base = base if node.level else node.module
+            modules = [f"{base}.{alias.name}" for alias in node.names]
         elif isinstance(node, ast.Import):
-            found = [a.name for a in node.names if a.name.startswith("clusterfl_core.")]
-            names |= {name.split(".")[1] for name in found}
-    return names
+            modules = [alias.name for alias in node.names]
+        elif isinstance(node, ast.Call):
+            name = getattr(node.func, "attr", getattr(node.func, "id", ""))
+            if name in ("import_module", "__import__"):
+                modules = [getattr(node.args[0], "value", None) or ast.unparse(node.args[0])]
+        for module in modules:
+            first, *rest = str(module).split(".")
+            if first == "clusterfl_core":
+                found.add(rest[0] if rest else "")
+    return found
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "clusterfl_core").glob("[!_]*.py")), ids=relative)
-def test_module_imports_only_from_the_layers_before_it(path):
-    if path.stem == "theory":
-        assert imported(path) == set()
+@pytest.mark.parametrize("path", ROOMS, ids=relative)
+def test_a_room_imports_only_from_the_layers_before_it(path):
+    (level,) = [i for i, layer in enumerate(LAYERS) if room(path) in layer]
+    where = ".".join(["clusterfl_core", *path.relative_to(PACKAGE).parts[:-1]])
+    found = imported(ast.parse(path.read_text(encoding="utf-8")), where)
+    assert found - {room(path)} <= set().union(*LAYERS[:level])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "from clusterfl_core import flower",
+        "from clusterfl_core.flower import serve",
+        "import clusterfl_core.flower",
+        "import clusterfl_core.flower as wire",
+        "def f():\n    from . import flower",
+        "from .flower import serve",
+        "from ..flower import serve",
+        "import importlib\nimportlib.import_module('clusterfl_core.flower')",
+    ],
+)
+def test_every_form_of_import_is_seen(text):
+    inside = "clusterfl_core.data" if ".." in text else "clusterfl_core"
+    assert imported(ast.parse(text), inside) == {"flower"}
+    assert imported(ast.parse("import clusterfl_core as cf"), inside) == {""}
+
+
+@pytest.mark.parametrize("path", ROOMS, ids=relative)
+def test_a_room_names_what_is_public(path):
+    if path.name.startswith("_") and path.name != "__init__.py":
         return
-    (level,) = [i for i, layer in enumerate(LAYERS) if path.stem in layer]
-    assert imported(path) <= {"theory"}.union(*LAYERS[:level])
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    names = [n for n in tree.body if isinstance(n, ast.Assign) and n.targets[0].id == "__all__"]
+    assert len(names) == 1 or path == PACKAGE / "algorithms/__init__.py"
+    module = ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+    module = importlib.import_module(module)
+    for name in getattr(module, "__all__", ()):
+        assert hasattr(module, name), name
+
+
+def test_no_room_knows_the_book():
+    for path in ROOMS:
+        text = path.read_text(encoding="utf-8")
+        assert not re.search(r"""["']book["'/]""", text), relative(path)
 
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]

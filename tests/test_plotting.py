@@ -7,6 +7,8 @@ import matplotlib as mpl
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from matplotlib.colors import to_hex
 
 from clusterfl_core import plotting
@@ -42,6 +44,65 @@ def test_every_cluster_has_a_colour_and_a_marker_of_its_own():
     for first, second in itertools.combinations(plotting.CLUSTERS, 2):
         distance = np.abs(np.subtract(mpl.colors.to_rgb(first), mpl.colors.to_rgb(second)))
         assert distance.max() > 0.2
+
+
+def lab(color):
+    """CIELAB under daylight: distances in it are about what an eye sees."""
+    parts = np.array(mpl.colors.to_rgb(color))
+    linear = np.where(parts <= 0.04045, parts / 12.92, ((parts + 0.055) / 1.055) ** 2.4)
+    rows = [[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]]
+    x, y, z = np.cbrt(np.array(rows) @ linear / [0.9505, 1, 1.089])  # none is near black
+    return np.array([116 * y - 16, 500 * (x - y), 200 * (y - z)])
+
+
+def test_the_first_twenty_clusters_and_the_algorithms_can_be_told_apart():
+    colours = {plotting.colour(i) for i in range(20)} | set(plotting.ALGORITHMS.values())
+    assert len(colours) == 21  # grey is of an algorithm alone
+    for first, second in itertools.combinations(colours, 2):
+        assert np.linalg.norm(lab(first) - lab(second)) > 20, (first, second)
+
+
+def test_known_clusters_and_algorithms_keep_their_looks():
+    assert [plotting.colour(i) for i in range(6)] == list(plotting.CLUSTERS)
+    assert [plotting.marker(i) for i in range(6)] == list(plotting.MARKERS)
+    for name in plotting.ALGORITHMS:
+        assert plotting.colour(name) == plotting.ALGORITHMS[name]
+        assert plotting.dash(name) == plotting.DASHES[name]
+    assert plotting.colour(torch.tensor(3)) == plotting.colour(np.int64(3)) == plotting.CLUSTERS[3]
+
+
+@given(st.one_of(st.text(), st.integers(-1, 10**6)))
+def test_whatever_it_is_called_it_has_a_colour_and_always_the_same(what):
+    color = plotting.colour(what)
+    assert mpl.colors.is_color_like(color)
+    assert plotting.colour(what) == color
+    assert len(color) == 7
+    if isinstance(what, str):
+        assert plotting.dash(what) in ("-", "--", "-.", ":")
+    elif what >= 0:
+        assert plotting.marker(what) in plotting.MARKERS
+
+
+def test_algorithms_of_others_have_lines_that_differ():
+    names = ["FeSEM", "MedianIFCA", "MomentumIFCA", "FedProx", "SCAFFOLD"]
+    looks = {(plotting.colour(name), plotting.dash(name)) for name in names}
+    assert len(looks) == len(names)
+
+
+def test_runs_of_an_unknown_algorithm_are_drawn(axis):
+    plotting.curves(axis, {"FeSEM": a_run(0.2, 0.5), "IFCA": a_run(0.1, 0.2)}, "accuracy")
+    assert [line.get_color() for line in axis.lines] == [
+        plotting.colour("FeSEM"), plotting.colour("IFCA")
+    ]  # fmt: skip
+
+
+def test_eight_clusters_have_a_table(axis):
+    plotting.identity_table(axis, range(8), range(8))
+    assert [to_hex(square.get_facecolor()) for square in axis.patches[:8]] == [
+        plotting.colour(i).lower() for i in range(8)
+    ]
+    inks = [text.get_color() for text in axis.texts[:8]]
+    assert inks == ["white", *["black"] * 5, "white", "white"]
 
 
 def test_a_single_run_is_one_line_in_the_colour_of_its_algorithm(axis):

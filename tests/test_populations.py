@@ -1,8 +1,8 @@
 """How data sets are read beyond the digits, and what populations are made of them."""
 
-import doctest
 import hashlib
 import io
+import re
 import time
 import types
 import urllib.error
@@ -244,9 +244,10 @@ def answer(monkeypatch, body, checksum=True):
     monkeypatch.setattr(urllib.request, "urlopen", urlopen)
     if checksum:
         known = {
-            n: (a, hashlib.sha256(body).hexdigest()) for n, (a, _) in data.TEXT_SOURCES.items()
+            n: (a, hashlib.sha256(body).hexdigest())
+            for n, (a, _) in data.texts.TEXT_SOURCES.items()
         }
-        monkeypatch.setattr(data, "TEXT_SOURCES", known)
+        monkeypatch.setattr(data.texts, "TEXT_SOURCES", known)
     return asked
 
 
@@ -281,7 +282,7 @@ def test_a_text_that_cannot_be_had_says_what_works_without_it(cache, monkeypatch
         data.Unavailable, match=rf"^ag_news could not be downloaded \({reason}\); .* 'manuals'"
     ):
         data.load_text("ag_news")
-    assert len(asked) == data.ATTEMPTS
+    assert len(asked) == data.cache.ATTEMPTS
     assert list(cache.iterdir()) == []
 
 
@@ -582,7 +583,7 @@ def test_next_words_are_the_words_that_follow_in_the_clients_text():
     assert federation.clusters.tolist() == [0, 0, 1, 1]
     text = data.load_text("manuals")
     joined = " ".join(
-        populations.re.findall(
+        re.findall(
             r"[a-z']+|[.,;:?!]",
             "\n".join(
                 d for d, k in zip(text.documents, text.labels, strict=True) if k == 0
@@ -725,8 +726,3 @@ def test_too_many_writers_are_refused(cache):
     np.savez_compressed(cache / "mnist_writers.npz", **writer_facts())
     with pytest.raises(ValueError, match="clients must be from 1 to the 3 writers, got 4"):
         populations.writers("mnist_writers", 4)
-
-
-@pytest.mark.parametrize("module", [data, populations])
-def test_examples_in_the_docstrings(module):
-    assert doctest.testmod(module).failed == 0

@@ -7,12 +7,14 @@ import math
 import numpy as np
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from scipy.optimize import minimize
 from scipy.special import ndtr
 from scipy.stats import chi2
 
 import clusterfl_core as cf
-from clusterfl_core import theory
+from clusterfl_core import matching, theory
 
 PROBLEM = theory.LinearProblem(100, 20, 10, 0.5, 1.0, 0.5)
 CONVEX = theory.ConvexProblem(100, 50, 2, 0.5, 3.0, 1.0, 2.0, 0.4, 0.7)
@@ -172,12 +174,10 @@ def test_threshold_split_wants_the_right_model_nearer():
 
 def test_three_terms_of_theorem_1():
     bound = theory.step_bound(PROBLEM, 0.2, c2=2.0, c3=3.0, c4=0.1)
-    assert bound.contraction == 0.1
-    assert bound.floor == pytest.approx(2 * 0.5 / 0.5 * math.sqrt(10 / (100 * 20)))
-    assert bound.misclassification == pytest.approx(3 * math.exp(-0.1 * (0.3 * 4 / 5) ** 2 * 20))
-    assert bound.total == sum(bound)
+    floor = 2 * 0.5 / 0.5 * math.sqrt(10 / (100 * 20))
+    assert bound == pytest.approx((0.1, floor, 3 * math.exp(-0.1 * (0.3 * 4 / 5) ** 2 * 20)))
     older = theory.step_bound(PROBLEM, 0.2, c2=2.0, c3=3.0, c4=0.1, version="neurips")
-    assert older.misclassification == pytest.approx(3 * math.exp(-0.1 * (4 / 5) ** 2 * 20))
+    assert older == pytest.approx((0.1, floor, 3 * math.exp(-0.1 * (4 / 5) ** 2 * 20)))
 
 
 @pytest.mark.parametrize(
@@ -295,22 +295,6 @@ def test_step_size_c1_over_p_contracts_the_smallest_and_may_blow_up_the_largest(
     assert theory.exact_step(problem, 0.5 / 0.2, 0.8)[0] > 1
 
 
-def test_oracle_error_is_that_of_least_squares():
-    rng = source()
-    x = rng.standard_normal((4000, 12, 4))
-    noise = 0.5 * rng.standard_normal((4000, 12))
-    errors = np.linalg.solve(
-        np.einsum("rnd,rne->rde", x, x), np.einsum("rnd,rn->rd", x, noise)[..., None]
-    )
-    squares = (errors**2).sum((1, 2))
-    expected = theory.oracle_error(0.5, 4, 12) ** 2
-    assert close(squares.mean(), expected, spread=squares.std(), draws=4000)
-    many = 10**6
-    assert theory.oracle_error(0.5, 4, many) == pytest.approx(0.5 * math.sqrt(4 / many), rel=1e-4)
-    with pytest.raises(ValueError, match="samples must be more than features"):
-        theory.oracle_error(0.5, 4, 5)
-
-
 def test_distance_to_truth_against_all_matchings():
     rng = source()
     for _ in range(20):
@@ -362,7 +346,6 @@ def test_parts_of_theorem_2():
     assert bound.cross == pytest.approx(
         0.7 * 0.4 * 2**1.5 / (0.1**1.5 * alpha * 2 * 9 * math.sqrt(100) * 50)
     )
-    assert bound.total == pytest.approx(sum(bound))
     with pytest.raises(ValueError, match="distance must be in"):
         theory.convex_step_bound(CONVEX, 1.1, 0.1, c0=1, c1=1, c2=1)
 
@@ -411,6 +394,11 @@ def brute_force(similarity):
         side = np.array([bits >> i & 1 for i in range(m)], bool)
         best = min(best, similarity[side][:, ~side].max())
     return best
+
+
+def best_cross(similarity):
+    """The largest similarity across the bipartition that CFL's server makes."""
+    return cf.cfl.cross_similarity(similarity, *cf.cfl.optimal_bipartition(similarity))
 
 
 def noisy_gradients(rng, k, each, features, gamma):
@@ -483,7 +471,7 @@ def test_lemma_4_holds_for_vectors_that_sum_to_zero_in_any_dimension():
         for _ in range(30):
             vectors = rng.standard_normal((k, features)) * rng.exponential(1, (k, 1))
             vectors -= vectors.mean(0)
-            cross, _ = theory._best_bipartition(cosines(vectors))
+            cross = best_cross(cosines(vectors))
             assert cross <= math.cos(math.pi / (k - 1)) + 1e-9
 
 
@@ -491,26 +479,8 @@ def test_lemma_4_is_tight_in_the_plane():
     """Half a turn in equal steps, the weights chosen so that the sum vanishes in the limit."""
     for k in (3, 4, 6):
         angles = np.linspace(0, math.pi, k)
-        cross, _ = theory._best_bipartition(cosines(np.stack([np.cos(angles), np.sin(angles)], 1)))
+        cross = best_cross(cosines(np.stack([np.cos(angles), np.sin(angles)], 1)))
         assert cross == pytest.approx(math.cos(math.pi / (k - 1)))
-
-
-def test_best_bipartition_against_all_of_them():
-    rng = source()
-    for _ in range(30):
-        similarity = cosines(rng.standard_normal((7, 3)))
-        cross, sides = theory._best_bipartition(similarity)
-        assert cross == pytest.approx(brute_force(similarity))
-        one = sides == 1
-        assert similarity[one][:, ~one].max() == pytest.approx(cross)
-
-
-def test_noise_limit_inverts_the_bound_on_the_intra_similarity():
-    for gamma in (0.0, 0.3, 0.9):
-        assert theory.noise_limit(1 - 2 * gamma**2) == pytest.approx(gamma)
-        assert 1 - 2 * gamma**2 == pytest.approx(theory.alignment(gamma, gamma))
-    with pytest.raises(ValueError, match="cross must be a cosine"):
-        theory.noise_limit(1.1)
 
 
 def test_figure_3_is_far_better_than_the_worst_case():
@@ -667,5 +637,36 @@ def test_bad_arguments_are_named(call, message):
         call()
 
 
-def test_examples_in_the_docstrings():
-    assert doctest.testmod(theory).failed == 0
+@pytest.mark.parametrize("room", [theory, theory.ifca, theory.cfl, theory.fedsoft, matching])
+def test_examples_in_the_docstrings(room):
+    failed, attempted = doctest.testmod(room)
+    assert (failed, attempted > 0) == (0, True)
+
+
+def test_each_name_of_a_paper_is_a_name_of_the_theory():
+    papers = (theory.ifca, theory.cfl, theory.fedsoft)
+    assert sorted(theory.__all__) == sorted(name for paper in papers for name in paper.__all__)
+    for paper in papers:
+        assert all(getattr(theory, name) is getattr(paper, name) for name in paper.__all__)
+
+
+# ---------------------------------------------------------------- who is who
+
+
+@given(st.integers(0, 10**6), st.integers(1, 5), st.integers(1, 5))
+@settings(max_examples=60, deadline=None)
+def test_the_best_matching_is_the_best_of_all_matchings(seed, rows, columns):
+    table = source(seed).integers(-9, 10, (rows, columns))
+    found = matching.best_matching(table)
+    assert len(found) == len(set(found.values())) == min(rows, columns)
+    assert list(found) == sorted(found)
+    wide = table if rows <= columns else table.T
+    every = [
+        sum(wide[i, j] for i, j in enumerate(chosen))
+        for chosen in itertools.permutations(range(wide.shape[1]), len(wide))
+    ]
+    assert sum(table[i, j] for i, j in found.items()) == max(every)
+
+
+def test_nothing_is_matched_with_nothing():
+    assert matching.best_matching(np.zeros((0, 3))) == {}

@@ -1,11 +1,8 @@
-"""The bounds of the papers as functions, and beside a bound what holds exactly, if known.
+"""IFCA's theory: when each client finds its model, how near the models come, and how fast.
 
-The papers state bounds up to "universal constants" c, c_1, c_2, ... that they do not give. Such a
-bound has a shape and no value; the constants are therefore arguments without a default. Where a
-constant can be found, or an exact value stands behind the bound, there is a function for it.
-
-One such case is the chance that a client of IFCA takes the wrong one of two models. It is a
-regularised beta function, and Lemma 1 bounds it with c_1 = 1 and c_2 = 1/2:
+One number stands behind the theorems, the chance that a client takes the wrong one of two models.
+In the linear model it is a regularised beta function, and Lemma 1 bounds it with c_1 = 1 and
+c_2 = 1/2:
 
 >>> problem = LinearProblem(
 ...     clients=100, points=20, features=2, smallest=0.5, separation=1.0, noise=1.0
@@ -15,9 +12,6 @@ regularised beta function, and Lemma 1 bounds it with c_1 = 1 and c_2 = 1/2:
 0.0185
 >>> round(misclassification_bound(problem, closeness=0.3), 4)
 0.7985
-
-Errors are Euclidean distances between parameters, sigma is the standard deviation of the noise, and
-the squared loss has no factor 1/2, so that its gradient has a factor 2.
 """
 
 import math
@@ -25,15 +19,20 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from scipy.cluster.hierarchy import fcluster, linkage
-from scipy.optimize import linear_sum_assignment
-from scipy.spatial.distance import cdist, squareform
-from scipy.special import betainc
-from scipy.stats import chi2
+from scipy.spatial.distance import cdist
+from scipy.special import betainc, chdtr, chdtrc
 
-VERSIONS = ("extended", "neurips")  # of IFCA's paper; they differ in how near a start must be
+from clusterfl_core.matching import best_matching
+from clusterfl_core.theory._check import check_counts, check_positive, check_share
 
-# ---------------------------------------------------------------- IFCA: linear model
+__all__ = [
+    "Condition", "Convergence", "ConvexBound", "ConvexProblem", "LinearProblem", "assumptions",
+    "closeness", "convergence", "convex_convergence", "convex_misclassification",
+    "convex_step_bound", "distance_to_truth", "exact_step", "misclassification",
+    "misclassification_bound", "step_bound", "succeeded", "threshold_split",
+]  # fmt: skip
+
+# ---------------------------------------------------------------- the linear model
 
 
 @dataclass(frozen=True)
@@ -55,11 +54,6 @@ class LinearProblem:
         Delta, the smallest distance between two true parameters, positive.
     noise : float
         sigma, not negative.
-
-    Raises
-    ------
-    ValueError
-        If a number is out of bounds.
     """
 
     clients: int
@@ -70,9 +64,9 @@ class LinearProblem:
     noise: float
 
     def __post_init__(self):
-        _check_counts(clients=self.clients, points=self.points, features=self.features)
-        _check_share("smallest", self.smallest)
-        _check_positive(separation=self.separation)
+        check_counts(clients=self.clients, points=self.points, features=self.features)
+        check_share("smallest", self.smallest)
+        check_positive(separation=self.separation)
         if self.noise < 0:
             raise ValueError(f"noise must not be negative, got {self.noise}")
 
@@ -100,19 +94,6 @@ class Condition(NamedTuple):
     holds: bool | None
 
 
-class StepBound(NamedTuple):
-    """The three terms whose sum bounds the error after one round of IFCA."""
-
-    contraction: float
-    floor: float
-    misclassification: float
-
-    @property
-    def total(self):
-        """The bound itself."""
-        return self.contraction + self.floor + self.misclassification
-
-
 class Convergence(NamedTuple):
     """What a corollary promises: an error, after so many rounds, with so many points a client."""
 
@@ -138,7 +119,7 @@ def closeness(distance, separation):
         At most 1/2. The extended paper needs alpha > 0 (Assumption 1), the NeurIPS paper
         ‖theta_j - theta*_j‖ <= Delta / 4, that is alpha >= 1/4.
     """
-    _check_positive(separation=separation)
+    check_positive(separation=separation)
     return 0.5 - distance / separation
 
 
@@ -160,7 +141,7 @@ def assumptions(problem, distance, largest, *, c):
     list of Condition
         The NeurIPS paper leaves alpha out of the conditions, for there it is at least 1/4.
     """
-    _check_positive(largest=largest, c=c)
+    check_positive(largest=largest, c=c)
     m, n, d, p = problem.clients, problem.points, problem.features, problem.smallest
     alpha = max(0.0, closeness(distance, problem.separation))
     log_m = math.log(m)
@@ -214,8 +195,8 @@ def step_bound(problem, distance, *, c2, c3, c4, version="extended"):
 
     Returns
     -------
-    StepBound
-        (1/2) distance, c_2 (sigma / p) sqrt(d / (m n')) and
+    contraction, floor, misclassification : float
+        Their sum is the bound: (1/2) distance, c_2 (sigma / p) sqrt(d / (m n')) and
         c_3 exp(-c_4 (alpha rho / (rho + 1))^2 n').
 
     Raises
@@ -224,7 +205,7 @@ def step_bound(problem, distance, *, c2, c3, c4, version="extended"):
         If the start is too far away for that version.
     """
     _check_version(version)
-    _check_positive(c2=c2, c3=c3, c4=c4)
+    check_positive(c2=c2, c3=c3, c4=c4)
     alpha = closeness(distance, problem.separation)
     if distance < 0 or alpha <= 0 or (version == "neurips" and alpha < 0.25):
         span = "[0, Delta / 2)" if version == "extended" else "[0, Delta / 4]"
@@ -233,7 +214,7 @@ def step_bound(problem, distance, *, c2, c3, c4, version="extended"):
             f"got {distance} with Delta = {problem.separation}"
         )
     exponent = c4 * (alpha * problem.signal if version == "extended" else problem.signal) ** 2
-    return StepBound(distance / 2, c2 * problem.floor, c3 * math.exp(-exponent * problem.points))
+    return distance / 2, c2 * problem.floor, c3 * math.exp(-exponent * problem.points)
 
 
 def convergence(problem, *, c6, c7, c8, version="extended"):
@@ -256,7 +237,7 @@ def convergence(problem, *, c6, c7, c8, version="extended"):
         up, and n = 2 n' T.
     """
     _check_version(version)
-    _check_positive(c6=c6, c7=c7, c8=c8)
+    check_positive(c6=c6, c7=c7, c8=c8)
     error = c6 * problem.floor + c7 * math.exp(-c8 * problem.signal**2 * problem.points)
     rounds = max(0, math.ceil(math.log2(problem.separation / (4 * error)))) if error else math.inf
     rounds += 2 if version == "extended" else 0
@@ -289,8 +270,8 @@ def exact_step(problem, step_size, share):
     factor, floor : float
         E ‖error after‖^2 = factor ‖error before‖^2 + floor.
     """
-    _check_positive(step_size=step_size)
-    _check_share("share", share)
+    check_positive(step_size=step_size)
+    check_share("share", share)
     samples = share * problem.clients * problem.points
     s, d = 2 * step_size * share, problem.features
     return 1 - 2 * s + s**2 * (samples + d + 1) / samples, s**2 * problem.noise**2 * d / samples
@@ -334,7 +315,7 @@ def misclassification(right, wrong, truth, noise, points):
     """
     a = np.asarray(truth, float) - np.asarray(right, float)
     b = np.asarray(truth, float) - np.asarray(wrong, float)
-    _check_counts(points=np.min(points))
+    check_counts(points=np.min(points))
     scale = np.linalg.norm(a - b) * math.sqrt((a + b) @ (a + b) + 4 * noise**2)
     if not scale > 0:
         raise ValueError("right and wrong must differ in loss, got two that never do")
@@ -367,11 +348,11 @@ def threshold_split(right, wrong, noise, points):
     """
     if not 0 <= right < wrong:
         raise ValueError(f"right must be in [0, wrong), got right = {right}, wrong = {wrong}")
-    _check_counts(points=np.min(points))
+    check_counts(points=np.min(points))
     low, high = right**2 + noise**2, wrong**2 + noise**2
     threshold = np.asarray(points) * (low + high) / 2
-    above = chi2.sf(threshold / low, points) if low > 0 else 0.0  # a perfect model, no noise
-    return chi2.cdf(threshold / high, points) + above
+    above = chdtrc(points, threshold / low) if low > 0 else 0.0  # a perfect model, no noise
+    return chdtr(points, threshold / high) + above
 
 
 def misclassification_bound(problem, closeness, c1=1.0, c2=0.5):
@@ -388,39 +369,10 @@ def misclassification_bound(problem, closeness, c1=1.0, c2=0.5):
         alpha, in (0, 1/2]: right and wrong model lie within (1/2 - alpha) Delta of their truths.
     c1, c2 : float
         Other constants, to compare.
-
-    Returns
-    -------
-    float
     """
     _check_closeness(closeness)
-    _check_positive(c1=c1, c2=c2)
+    check_positive(c1=c1, c2=c2)
     return c1 * math.exp(-c2 * problem.points * (closeness * problem.signal) ** 2)
-
-
-def oracle_error(noise, features, samples):
-    """The error of least squares when all identities are known: no method does better.
-
-    For standard normal x, the root mean square of ‖theta_hat - theta*‖ is
-    sigma sqrt(d / (N - d - 1)), which is the exact minimax error. IFCA's papers quote its order,
-    sigma sqrt(d / N), after Corollary 1.
-
-    Parameters
-    ----------
-    noise : float
-        sigma.
-    features : int
-        d.
-    samples : int
-        N, the points of the whole cluster: p m n in the smallest one. More than d + 1.
-
-    Returns
-    -------
-    float
-    """
-    if samples <= features + 1:
-        raise ValueError(f"samples must be more than features + 1 = {features + 1}, got {samples}")
-    return noise * math.sqrt(features / (samples - features - 1))
 
 
 def distance_to_truth(estimates, truth):
@@ -448,8 +400,8 @@ def distance_to_truth(estimates, truth):
         raise ValueError(
             f"estimates must be as many as truth, got {table.shape[0]} and {table.shape[1]}"
         )
-    rows, columns = linear_sum_assignment(table)
-    return float(table[rows, columns].mean()), float(table.min(1).mean())
+    truths = list(best_matching(-table).values())
+    return float(table[range(len(table)), truths].mean()), float(table.min(1).mean())
 
 
 def succeeded(distance, noise):
@@ -457,7 +409,7 @@ def succeeded(distance, noise):
     return distance <= (0.6 * noise if noise > 0 else 0.001)
 
 
-# ---------------------------------------------------------------- IFCA: strongly convex losses
+# ---------------------------------------------------------------- strongly convex losses
 
 
 @dataclass(frozen=True)
@@ -478,11 +430,6 @@ class ConvexProblem:
         and 2.
     loss_deviation, gradient_deviation : float
         eta and v, standard deviations of loss and gradient at one point (Assumptions 4 and 5).
-
-    Raises
-    ------
-    ValueError
-        If a number is out of bounds.
     """
 
     clients: int
@@ -496,9 +443,9 @@ class ConvexProblem:
     gradient_deviation: float
 
     def __post_init__(self):
-        _check_counts(clients=self.clients, points=self.points, clusters=self.clusters)
-        _check_share("smallest", self.smallest)
-        _check_positive(separation=self.separation, convexity=self.convexity)
+        check_counts(clients=self.clients, points=self.points, clusters=self.clusters)
+        check_share("smallest", self.smallest)
+        check_positive(separation=self.separation, convexity=self.convexity)
         if self.smoothness < self.convexity:
             raise ValueError(
                 f"smoothness must be at least convexity = {self.convexity}, got {self.smoothness}"
@@ -519,17 +466,12 @@ class ConvexProblem:
 
 
 class ConvexBound(NamedTuple):
-    """The terms of IFCA's Theorem 2: what is left of the error, and three parts of its floor."""
+    """IFCA's Theorem 2: what is left of the error, and three parts of its floor; add them up."""
 
     contraction: float
     gradient: float
     misclassification: float
     cross: float
-
-    @property
-    def total(self):
-        """The bound itself."""
-        return sum(self)
 
 
 def convex_misclassification(problem, closeness):
@@ -579,8 +521,8 @@ def convex_step_bound(problem, distance, failure, *, c0, c1, c2):
     ValueError
         If the start is too far away.
     """
-    _check_positive(c0=c0, c1=c1, c2=c2)
-    _check_share("failure", failure)
+    check_positive(c0=c0, c1=c1, c2=c2)
+    check_share("failure", failure)
     alpha = closeness(distance, problem.reach)
     if distance < 0 or alpha <= 0:
         raise ValueError(
@@ -611,8 +553,8 @@ def convex_convergence(problem, failure, *, c0, c1, c2):
     Convergence
         epsilon, T = (8 L / (p lambda)) log(2 Delta / epsilon) rounded up, and n = 2 n' T.
     """
-    _check_positive(c0=c0, c1=c1, c2=c2)
-    _check_share("failure", failure)
+    check_positive(c0=c0, c1=c1, c2=c2)
+    check_share("failure", failure)
     rate = 8 * problem.rate  # p lambda / L
     each = rate * failure / (problem.clusters * math.log(problem.clients * problem.points))
     error = 16 / rate * sum(_convex_floor(problem, 0.25, each, (c0, c1, c2)))
@@ -635,348 +577,11 @@ def _convex_floor(problem, alpha, failure, constants):
     )
 
 
-# ---------------------------------------------------------------- CFL
-
-
-def alignment(noise_i, noise_j):
-    """H_ij of CFL's Theorem 1 (eq. 20): the least cosine of two noisy copies of one gradient.
-
-    Parameters
-    ----------
-    noise_i, noise_j : float or array in [0, 1]
-        gamma_i and gamma_j: distance of the client's gradient from its cluster's, over the norm of
-        the cluster's.
-
-    Returns
-    -------
-    float or array
-        -gamma_i gamma_j + sqrt(1 - gamma_i^2) sqrt(1 - gamma_j^2), the cosine of the sum of the
-        angles arcsin(gamma_i) and arcsin(gamma_j).
-    """
-    _check_noise(noise_i, noise_j)
-    noise_i, noise_j = np.asarray(noise_i), np.asarray(noise_j)
-    return -noise_i * noise_j + np.sqrt(1 - noise_i**2) * np.sqrt(1 - noise_j**2)
-
-
-def separation_bounds(noise, clusters):
-    """CFL's Theorem 1: similarity at most across the best split, and at least within a cluster.
-
-    Parameters
-    ----------
-    noise : array [m] in [0, 1]
-        gamma_i of each client, at a stationary point.
-    clusters : array [m] of int
-        True cluster of each client; k >= 2 different ones.
-
-    Returns
-    -------
-    cross : float
-        Upper bound on the largest cosine between clients of different sides of the best
-        bipartition (eq. 19). The theorem does not say which clusters lie on which side, so this is
-        the largest over all pairs of different clusters.
-    intra : float
-        Lower bound on the smallest cosine within a cluster (eq. 21); 1 if no cluster has two
-        clients. Where it is greater than ``cross``, the best bipartition is correct (Corollary 1).
-    """
-    noise, clusters = np.asarray(noise, float), np.asarray(clusters)
-    k = len(np.unique(clusters))
-    if k < 2:
-        raise ValueError(f"clusters must name at least 2 clusters, got {k}")
-    h = alignment(noise[:, None], noise[None])
-    same = clusters[:, None] == clusters[None]
-    angle = math.pi / (k - 1)
-    lemma = math.cos(angle) * h + math.sin(angle) * np.sqrt(np.clip(1 - h**2, 0, None))
-    # h may fall short of cos(pi) = -1 by rounding only
-    cross = np.where(h >= math.cos(angle) - 1e-12, lemma, 1.0)[~same].max()
-    pairs = same & ~np.eye(len(noise), dtype=bool)
-    return float(cross), float(h[pairs].min()) if pairs.any() else 1.0
-
-
-def guaranteed_noise(clusters):
-    """The noise below which CFL's Theorem 1 guarantees a correct split (figure 3, green).
-
-    With one gamma for all clients, angles within a cluster are at most 2 arcsin(gamma) and across
-    the split at least pi / (k - 1) - 2 arcsin(gamma), so the gap is positive if
-    gamma < sin(pi / (4 (k - 1))).
-
-    Parameters
-    ----------
-    clusters : int
-        k, at least 2.
-
-    Returns
-    -------
-    float
-    """
-    if clusters < 2:
-        raise ValueError(f"clusters must be at least 2, got {clusters}")
-    return math.sin(math.pi / (4 * (clusters - 1)))
-
-
-def noise_limit(cross):
-    """The noise below which a split that was found must be correct (CFL, eq. 39).
-
-    Parameters
-    ----------
-    cross : float
-        Largest cosine between clients of different sides of the split, in [-1, 1].
-
-    Returns
-    -------
-    float
-        sqrt((1 - cross) / 2), from 1 - 2 gamma_max^2 > cross (eq. 38); independent of k.
-    """
-    if not -1 <= cross <= 1:
-        raise ValueError(f"cross must be a cosine, in [-1, 1], got {cross}")
-    return math.sqrt((1 - cross) / 2)
-
-
-def separation_probability(clusters, noise, features=100, each=3, trials=200, seed=0):
-    """CFL's figure 3: how often the separation gap is positive, when nothing is worst case.
-
-    The k true gradients are standard normal vectors, less their mean so that they sum to zero as at
-    a stationary point. A client's gradient is its cluster's plus a normal vector, scaled to exactly
-    gamma times the length of the cluster's.
-
-    Parameters
-    ----------
-    clusters : int
-        k, at least 2.
-    noise : float
-        gamma, of every client; it may exceed 1, where Theorem 1 is silent.
-    features : int
-        d; the paper has 100.
-    each : int
-        Clients a cluster, at least 2; the paper has 3.
-    trials, seed : int
-        How many draws, and from which seed.
-
-    Returns
-    -------
-    positive : float
-        Share of the draws with g(alpha) = alpha_intra_min - alpha_cross_max > 0 (Definition 2).
-    correct : float
-        Share of the draws in which the best bipartition splits no cluster. At least as large: a
-        positive gap suffices, but is not needed.
-    """
-    _check_counts(features=features, trials=trials)
-    for name, value in (("clusters", clusters), ("each", each)):
-        if value < 2:
-            raise ValueError(f"{name} must be at least 2, got {value}")
-    if noise < 0:
-        raise ValueError(f"noise must not be negative, got {noise}")
-    source = np.random.default_rng(seed)
-    truth = np.repeat(np.arange(clusters), each)
-    same = truth[:, None] == truth[None]
-    positive = correct = 0
-    for _ in range(trials):
-        means = source.standard_normal((clusters, features))
-        means -= means.mean(0)
-        wobble = source.standard_normal((len(truth), features))
-        lengths = noise * np.linalg.norm(means[truth], axis=1) / np.linalg.norm(wobble, axis=1)
-        cosine = 1 - cdist(*[means[truth] + lengths[:, None] * wobble] * 2, "cosine")
-        cross, sides = _best_bipartition(cosine)
-        positive += bool(cosine[same].min() > cross)
-        correct += not (same & (sides[:, None] != sides[None])).any()
-    return positive / trials, correct / trials
-
-
-def _best_bipartition(cosine):
-    """Single linkage cut at two: its last merge is the largest cosine across the best split."""
-    distance = squareform(np.clip(1 - cosine, 0, 2), checks=False)
-    tree = linkage(distance, "single")
-    return 1 - tree[-1, 2], fcluster(tree, 2, "maxclust")
-
-
-# ---------------------------------------------------------------- FedSoft
-
-
-def workload(clients, chosen, clusters):
-    """How many clients train in a round of FedSoft on average: N (1 - (1 - K / N)^S).
-
-    Holds if every client is as likely as any other to be chosen for each cluster, which is the
-    paper's example; unequal aggregation weights make the same clients be chosen more often.
-
-    Parameters
-    ----------
-    clients : int
-        N.
-    chosen : int
-        K, clients chosen for each cluster, at most N.
-    clusters : int
-        S.
-
-    Returns
-    -------
-    float
-        At most S K, what training one cluster after another would take.
-    """
-    _check_counts(chosen=chosen, clusters=clusters)
-    if chosen > clients:
-        raise ValueError(f"chosen must be at most the {clients} clients, got {chosen}")
-    return clients * (1 - (1 - chosen / clients) ** clusters)
-
-
-def importance_bound(importance, misclassified, smoother):
-    """FedSoft's Theorem 1: E u_ks^t <= (1 - p_epsilon) u_ks + p_epsilon + sigma.
-
-    Parameters
-    ----------
-    importance : float or array in [0, 1]
-        u_ks, the true share of the cluster in the client's data.
-    misclassified : float
-        p_epsilon, a bound on the chance that a point chooses a given wrong center, in [0, 1]: for
-        example :func:`convex_misclassification` for one point.
-    smoother : float
-        sigma.
-
-    Returns
-    -------
-    float or array
-    """
-    if not 0 <= misclassified <= 1:
-        raise ValueError(f"misclassified must be in [0, 1], got {misclassified}")
-    return (1 - misclassified) * np.asarray(importance) + misclassified + smoother
-
-
-def expected_importance(counts, confusion, smoother):
-    """The mean of FedSoft's estimate u_ks^t = max(n_ks^t / n_k, sigma), exactly.
-
-    Points choose independently, so the mean count is that of the right choices plus that of the
-    wrong ones, and sigma counts only if no point at all chooses the cluster.
-
-    Parameters
-    ----------
-    counts : array [S] of int
-        n_ks, how many of the client's points come from each cluster.
-    confusion : array [S, S]
-        Row s: the chances that a point of cluster s chooses each center; rows sum to one. For two
-        centers of the linear model :func:`misclassification` with one point gives them.
-    smoother : float
-        sigma, at most 1 / n_k.
-
-    Returns
-    -------
-    array [S]
-    """
-    counts, confusion = np.asarray(counts), np.asarray(confusion, float)
-    if not np.allclose(confusion.sum(1), 1):
-        raise ValueError(f"rows of confusion must sum to one, got {confusion.sum(1).tolist()}")
-    if smoother * counts.sum() > 1:
-        raise ValueError(f"smoother must be at most 1 / {counts.sum()} points, got {smoother}")
-    nobody = np.prod((1 - confusion) ** counts[:, None], axis=0)
-    return counts @ confusion / counts.sum() + smoother * nobody
-
-
-def subproblem_inexactness(solver, similarity, convexity, smoothness):
-    """The gamma of FedSoft's Theorem 2, sqrt((gamma_0^2 + beta) L_lambda / mu_lambda).
-
-    Parameters
-    ----------
-    solver : float
-        gamma_0 of Assumption 1; 0 if local problems are solved exactly.
-    similarity : float
-        beta of Assumption 2.
-    convexity, smoothness : float
-        mu_lambda and L_lambda of the sub-problems h_ks; mu_F + lambda and L_F + lambda where the
-        importance is known.
-
-    Returns
-    -------
-    float
-        The gradient of h_ks at the local model is at most gamma / sqrt(u_ks) times that of F_s at
-        the center.
-    """
-    _check_positive(convexity=convexity, smoothness=smoothness)
-    return math.sqrt((solver**2 + similarity) * smoothness / convexity)
-
-
-def divergence_radius(inexactness, clusters, convexity, smoothness):
-    """The r of FedSoft's Theorem 3: a local model lies within r Delta of every center.
-
-    Parameters
-    ----------
-    inexactness : float
-        gamma, see :func:`subproblem_inexactness`.
-    clusters : int
-        S.
-    convexity, smoothness : float
-        mu_F and L_F of the cluster risks.
-
-    Returns
-    -------
-    float
-        (gamma S + 1) / 4 sqrt(L_F / mu_F) + 1/2 sqrt(mu_F / L_F) + 1; Delta is the largest
-        distance between two optimal centers.
-    """
-    _check_positive(convexity=convexity, smoothness=smoothness)
-    root = math.sqrt(smoothness / convexity)
-    return (inexactness * clusters + 1) / 4 * root + 0.5 / root + 1
-
-
-def soft_centers(theta, mixture, weights, proximal):
-    """Where FedSoft's centers rest in linear regression, with endless data and known shares.
-
-    A client with shares u_k solves its proximal problem (eq. 4) at
-    w_k = sum_s u_ks (2 theta_s + lambda c_s) / (2 + lambda), and c_s is the mean of the w_k with
-    the aggregation weights v_sk. So C = V U (2 Theta + lambda C) / (2 + lambda). Unless every
-    client holds one cluster only, the centers are means of mixtures and not the theta_s: no theorem
-    of the paper says so, its tables of errors show it.
-
-    Parameters
-    ----------
-    theta : array [S, d]
-        True parameters.
-    mixture : array [N, S]
-        U, rows sum to one.
-    weights : array [S, N]
-        V, rows sum to one. With everybody taking part v_sk = u_ks n_k / sum_k' u_k's n_k' (eq. 6);
-        choosing K clients without replacement flattens it.
-    proximal : float
-        lambda, not negative.
-
-    Returns
-    -------
-    array [S, d]
-    """
-    theta, share = np.asarray(theta, float), proximal / (2 + proximal)
-    if proximal < 0:
-        raise ValueError(f"proximal must not be negative, got {proximal}")
-    blend = np.asarray(weights, float) @ np.asarray(mixture, float)
-    return np.linalg.solve(np.eye(len(theta)) - share * blend, (1 - share) * blend @ theta)
-
-
-# ---------------------------------------------------------------- arguments
-
-
-def _check_counts(**counts):
-    for name, value in counts.items():
-        if value < 1:
-            raise ValueError(f"{name} must be at least 1, got {value}")
-
-
-def _check_positive(**numbers):
-    for name, value in numbers.items():
-        if not value > 0:
-            raise ValueError(f"{name} must be positive, got {value}")
-
-
-def _check_share(name, value):
-    if not 0 < value <= 1:
-        raise ValueError(f"{name} must be in (0, 1], got {value}")
-
-
 def _check_closeness(value):
     if not 0 < value <= 0.5:
         raise ValueError(f"closeness must be in (0, 1/2], got {value}")
 
 
-def _check_noise(*values):
-    for value in values:
-        if np.min(value) < 0 or np.max(value) > 1:
-            raise ValueError(f"noise must be in [0, 1], got {value}")
-
-
 def _check_version(version):
-    if version not in VERSIONS:
+    if version not in ("extended", "neurips"):  # they differ in how near a start must be
         raise ValueError(f"version must be 'extended' or 'neurips', got {version!r}")

@@ -1,0 +1,31 @@
+"""How many clients, in how many hidden clusters; clients of one cluster are neighbours."""
+
+import torch
+
+
+def check_clusters(clusters):
+    if clusters < 1:
+        raise ValueError(f"clusters must be at least 1, got {clusters}")
+
+
+def check_sizes(clients, clusters):
+    check_clusters(clusters)
+    if clusters > clients:
+        raise ValueError(f"clusters must be at most the {clients} clients, got {clusters}")
+
+
+def check_equal(clients, clusters):
+    check_sizes(clients, clusters)
+    if clients % clusters:
+        raise ValueError(f"clients must be a multiple of the {clusters} clusters, got {clients}")
+
+
+def neighbours(clients, clusters):
+    """The cluster of each client, i k // m: LongTensor [m]."""
+    return torch.arange(clusters).repeat_interleave(clients // clusters)
+
+
+def whole_numbers(shares, sizes):
+    """Whole numbers [m, k] that follow the shares [m, k] and sum to the sizes [m]."""
+    cuts = (shares.cumsum(1) * sizes[:, None]).round().to(torch.int64)
+    return cuts.diff(dim=1, prepend=torch.zeros(len(cuts), 1, dtype=torch.int64))
