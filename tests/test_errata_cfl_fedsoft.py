@@ -258,5 +258,5 @@ def test_ten_images_a_client_judge_worse_than_the_360_of_the_search(chapter12):
             for m in c["METHODS"]:
                 score[m] += np.take_along_axis(right[m, seed], np.array(rows), 1).mean()
         regrets.append(max(test.values()) - test[max(score, key=score.get)])
-    assert 0.002 < np.mean(regrets) < 0.012
-    assert max(regrets) > 0.05
+    assert np.mean(regrets) == pytest.approx(0.006, abs=0.002)
+    assert max(regrets) == pytest.approx(0.10, abs=0.02)
