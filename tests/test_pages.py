@@ -157,7 +157,7 @@ def test_jupyterlab_folds_what_the_page_hides(browser, tmp_path):
             ".jp-Notebook .jp-CodeCell",
             """all => all.map(cell => {
               const seen = what => Boolean(cell.querySelector(what)?.checkVisibility());
-              const first = cell.querySelector(".jp-InputPlaceholder")?.innerText ?? "";
+              const first = cell.querySelector(".jp-InputPlaceholder")?.textContent ?? "";
               return [seen(".jp-InputArea"), first.trim(), seen(".jp-OutputArea-output")];
             })""",
         )
