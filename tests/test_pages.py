@@ -1,8 +1,17 @@
 """The built book in a browser, without a kernel and without a network: run `make book` first."""
 
+import contextlib
 import html
+import json
+import os
 import re
+import socket
+import subprocess
+import time
+import urllib.request
 import zipfile
+from collections.abc import Iterator
+from pathlib import Path
 
 import browser as browsing
 import house
@@ -88,6 +97,72 @@ def test_buttons_lead_to_the_address_or_are_absent(page):
     # a page may name an address, say of the authors' code, but no button may lead to none
     leading = re.findall(r"<(?:a|form)\b[^>]*github\.com[^>]*>", SOURCES[page])
     assert url or not [tag for tag in leading if "btn" in tag or tag.startswith("<form")]
+
+
+# ---------------------------------------------------------------- JupyterLab
+
+
+@contextlib.contextmanager
+def jupyter_lab(folder: Path) -> Iterator[str]:
+    """Start JupyterLab in a folder, without the user's settings, and give the address of a file."""
+    own = {f"JUPYTER_{k}_DIR": str(folder / f".{k}") for k in ("CONFIG", "DATA", "RUNTIME")}
+    own |= {f"JUPYTERLAB_{k}_DIR": str(folder / f".{k}") for k in ("SETTINGS", "WORKSPACES")}
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    options = ["--no-browser", "--allow-root", "--ip=127.0.0.1", f"--port={port}"]
+    options += ["--ServerApp.port_retries=0", "--IdentityProvider.token=a-token"]
+    log = folder / "log"
+    with log.open("w") as said:
+        command = [house.PYTHON, "-m", "jupyterlab", *options]
+        server = subprocess.Popen(
+            command, cwd=folder, env=os.environ | own, stdout=said, stderr=said
+        )
+    try:
+        end = time.monotonic() + 60
+        while True:
+            assert server.poll() is None, log.read_text()
+            assert time.monotonic() < end, log.read_text()
+            with contextlib.suppress(OSError):
+                urllib.request.urlopen(f"http://127.0.0.1:{port}/api?token=a-token").close()
+                break
+            time.sleep(0.1)
+        yield f"http://127.0.0.1:{port}/lab/tree/{{}}?token=a-token"
+    finally:
+        server.terminate()  # ends its kernels first
+        server.wait(30)
+
+
+def test_jupyterlab_folds_what_the_page_hides(browser, tmp_path):
+    path = house.ROOT / "book" / "03_clusters.ipynb"
+    notebook = json.loads(path.read_text(encoding="utf-8"))
+    expected = []
+    for i, cell in enumerate(notebook["cells"]):
+        if cell["cell_type"] == "code":
+            text = f"Output of cell {i}."
+            cell["outputs"] = [{"output_type": "stream", "name": "stdout", "text": text}]
+            tags = set(cell["metadata"].get("tags", []))
+            whole = bool(tags & {"hide-cell", "remove-cell"})
+            code = not (tags & {"hide-input", "remove-input"}) and not whole
+            first = "" if code else "".join(cell["source"]).split("\n")[0]
+            expected.append([code, first, not whole])
+    assert sum(first.startswith("# @title Solution") for _, first, _ in expected) == 4
+    (tmp_path / "chapter.ipynb").write_text(json.dumps(notebook), encoding="utf-8")
+    with jupyter_lab(tmp_path) as address:
+        tab = browser.new_page(viewport=WIDE)
+        tab.goto(address.format("chapter.ipynb"))
+        cells = tab.locator(".jp-Notebook .jp-Cell")
+        cells.nth(len(notebook["cells"]) - 1).wait_for(state="attached", timeout=60_000)
+        found = tab.eval_on_selector_all(
+            ".jp-Notebook .jp-CodeCell",
+            """all => all.map(cell => {
+              const seen = what => Boolean(cell.querySelector(what)?.checkVisibility());
+              const first = cell.querySelector(".jp-InputPlaceholder")?.textContent ?? "";
+              return [seen(".jp-InputArea"), first.trim(), seen(".jp-OutputArea-output")];
+            })""",
+        )
+        tab.close()
+    assert found == expected
 
 
 # ---------------------------------------------------------------- assignments

@@ -347,7 +347,7 @@ def with_setup_cell(notebook: dict, source: str) -> dict:
         "cell_type": "code",
         "execution_count": None,
         "id": "setup",
-        "metadata": {"tags": SETUP_TAGS},
+        "metadata": {"cellView": "form", "jupyter": {"source_hidden": True}, "tags": SETUP_TAGS},
         "outputs": [],
         "source": source.splitlines(keepends=True),
     }

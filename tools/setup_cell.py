@@ -1,4 +1,4 @@
-# Setup: on Colab this fetches the book's package; elsewhere nothing.
+# @title Setup (on Colab it fetches the book's package)
 import importlib.util
 import subprocess
 import sys

@@ -1,0 +1,262 @@
+"""What chapters 7 to 13 correct in the papers and in themselves, pinned by numbers."""
+
+import json
+import re
+from pathlib import Path
+
+import matplotlib
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+import clusterfl_core as cf
+
+BOOK = Path(__file__).resolve().parents[1] / "book"
+PAGES = [*sorted(BOOK.glob("0[7-9]_*.ipynb")), *sorted(BOOK.glob("1[0-3]_*.ipynb"))]
+PAGES.append(BOOK / "simulating_many_clients.ipynb")
+LINE = cf.models.LinearRegression(10)
+
+
+def cells_of(path):
+    cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+    return [(cell["cell_type"], "".join(cell["source"])) for cell in cells]
+
+
+def sources(path):
+    return "\n\n".join(source for _, source in cells_of(path))
+
+
+def right_answers(path):
+    """Return the place, from 1, of the right answer to each question of a chapter."""
+    text = sources(path)
+    text = text[text.index("## Check yourself") :].split("## Exercises")[0]
+    places = []
+    for question in re.split(r"(?m)^\*\*\d\.", text)[1:]:
+        answers = re.findall(r"</summary>\n\n(\w+)", question)
+        right = [n for n, word in enumerate(answers, 1) if word in ("Yes", "Right")]
+        assert len(right) == 1, question
+        places += right
+    return places
+
+
+# ---------------------------------------------------------------- the pages
+
+
+def test_right_answers_are_spread_over_the_places():
+    found = {path.name: right_answers(path) for path in PAGES}
+    assert all(len(set(places)) > 1 for places in found.values()), found
+    count = np.bincount([place for places in found.values() for place in places], minlength=4)[1:]
+    assert count.max() - count.min() <= 2, found
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.stem)
+def test_folds_are_closed_and_have_blank_lines_inside(path):
+    for kind, source in cells_of(path):
+        text = source if kind == "markdown" else source.replace("\\n", "\n")
+        assert text.count("<details>") == text.count("</details>")
+        for head in re.findall(r"<summary>.*?</summary>(.{0,2})", text, re.S):
+            assert head == "\n\n"
+        for tail in re.findall(r"(.{2})</details>", text, re.S):
+            assert tail == "\n\n"
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.stem)
+def test_what_follows_a_prediction_is_folded(path):
+    """After each prompt with a player the first text with a caption hides its explanation."""
+    cells = cells_of(path)
+    for at, (kind, source) in enumerate(cells):
+        if kind == "markdown" and "### Predict, then move" in source:
+            after = [text for _, text in cells[at + 1 :]]
+            first = next(n for n, text in enumerate(after) if "*Figure " in text)
+            assert "**After your guess" in "".join(after[first : first + 2])
+
+
+# ---------------------------------------------------------------- CFL
+
+
+@given(st.floats(0.01, 10), st.floats(0.05, 3.5))
+def test_an_update_leads_home_only_if_the_step_suits_the_curvature(curvature, product):
+    """Equation 7.9: the walk on a bowl ends at the bottom for 0 < gamma A < 2 alone."""
+    theta = start = 1.0
+    for _ in range(300):
+        theta -= product / curvature * curvature * theta
+    update = theta - start  # to the bottom, at 0, it is -1
+    if product < 1.95:
+        assert update == pytest.approx(-1, abs=1e-4)
+    if product > 2.05:
+        assert abs(update + 1) > 1
+
+
+def test_congruent_clients_can_rest_apart():
+    """Equation 7.7: both losses have a minimum at 0, and their mean rests at 3 as well."""
+
+    def loss(theta, sign):
+        return theta**2 * (theta - 3) ** 2 + sign * theta**3 / 10
+
+    slopes, curvatures = {}, {}
+    for at in (0.0, 3.0):
+        theta = torch.tensor(at, dtype=torch.float64, requires_grad=True)
+        for sign in (1, -1):
+            (first,) = torch.autograd.grad(loss(theta, sign), theta, create_graph=True)
+            slopes[at, sign] = first.item()
+            curvatures[at, sign] = torch.autograd.grad(first, theta)[0].item()
+    assert slopes[0.0, 1] == slopes[0.0, -1] == 0
+    assert min(curvatures[0.0, 1], curvatures[0.0, -1]) > 0
+    assert slopes[3.0, 1] == pytest.approx(2.7)
+    assert slopes[3.0, -1] == pytest.approx(-2.7)
+    assert curvatures[3.0, 1] + curvatures[3.0, -1] > 0  # a valley of the mean
+
+
+def root(alpha):
+    first, second = cf.cfl.optimal_bipartition(alpha)
+    return float(np.sqrt((1 - alpha[np.ix_(first, second)].max()) / 2))
+
+
+@given(st.integers(2, 12))
+def test_equal_pairs_that_balance_have_a_root_above_one_half(m):
+    """Equation 8.7: the corners of a simplex sum to zero, and every cut of them looks wide."""
+    corners = torch.eye(m, dtype=torch.float64) - 1 / m
+    alpha = cf.cfl.cosine_similarity(corners).numpy()
+    off = alpha[~np.eye(m, dtype=bool)]
+    assert np.allclose(off, -1 / (m - 1))
+    assert root(alpha) == pytest.approx(np.sqrt(m / (2 * (m - 1))))
+    assert root(alpha) > np.sqrt(0.5)
+
+
+def rested(seed, rounds=30):
+    """Return the updates of twenty clients with swapped labels, after some rounds, unsplit."""
+    people = cf.populations.label_swapped("digits", 20, 4, seed)
+    model, local = cf.models.MLP(64, 32, 10), cf.LocalSGD(steps=10, step_size=0.2)
+    never = cf.CFL(model, eps1=1e-9, eps2=1.0, local=local)
+    state = never.init(people, seed)
+    for _ in range(rounds):
+        state, _, replies = cf.simulation.round_trip(never, state, people.train)
+    return people, never.unpack(replies)[0]
+
+
+def test_noise_breaks_the_test_for_rest_and_not_the_cut():
+    people, updates = rested(0, 60)
+    for draw in range(10):
+        noise = torch.randn(updates.shape, generator=torch.Generator().manual_seed(draw))
+        noise *= 2 * updates.norm(dim=1, keepdim=True) / noise.norm(dim=1, keepdim=True)
+        sent = updates + noise
+        halves = cf.cfl.optimal_bipartition(cf.cfl.cosine_similarity(sent))
+        one, two = (set(people.clusters[torch.as_tensor(half)].tolist()) for half in halves)
+        assert not one & two
+        assert updates.mean(0).norm() < 0.12 < 0.3 < sent.mean(0).norm()
+
+
+def test_the_two_printed_weights_rest_at_different_models():
+    """Algorithm 5's 1/|c| rests too: at the minimum of the plain mean of the clients' losses."""
+    minima, counts = torch.tensor([[1.0], [-3.0]]), torch.tensor([3, 1])
+    for weights, place in ((counts, 0.0), (torch.ones(2), -1.0)):
+        theta = torch.zeros(1)
+        for _ in range(60):
+            theta = theta + cf.cfl.weighted_mean(0.5 * (minima - theta), weights)
+        assert theta.item() == pytest.approx(place, abs=1e-5)
+
+
+# ---------------------------------------------------------------- FedSoft
+
+
+def unmixed(centers, mixture, counts, strength):
+    """Equation 10.9."""
+    blend = cf.fedsoft.aggregation_weights(mixture, counts) @ mixture
+    inverse = torch.linalg.solve(blend, centers)
+    return ((2 + strength) * inverse - strength * centers) / 2
+
+
+@given(st.integers(0, 1000), st.floats(0, 20), st.integers(2, 4))
+def test_unmixing_inverts_the_resting_place(seed, strength, k):
+    random = np.random.default_rng(seed)
+    theta = random.normal(size=(k, 3))
+    mixture = np.concatenate([0.7 * np.eye(k) + 0.3 / k, random.dirichlet(np.ones(k), 5)])
+    counts = torch.as_tensor(random.integers(100, 200, len(mixture)))
+    mixture = torch.as_tensor(mixture)
+    weights = cf.fedsoft.aggregation_weights(mixture, counts)
+    rest = torch.as_tensor(cf.theory.soft_centers(theta, mixture, weights, strength))
+    assert torch.allclose(
+        unmixed(rest, mixture, counts, strength), torch.as_tensor(theta), atol=1e-6
+    )
+
+
+def test_unmixing_brings_collapsed_centers_home():
+    sgd = cf.LocalSGD(steps=20, step_size=0.2)
+    algorithm = cf.FedSoft(LINE, 2, sgd, proximal=1.0, selected=None, interval=2, smoother=1e-4)
+    world = cf.populations.mixture_regression("30:70", seed=0)
+    run = cf.run(algorithm, world, 16, seed=0)
+
+    def error(rows):
+        bank = cf.banks.Bank(LINE, {"theta": rows.float()})
+        return float(cf.evaluation.center_table(bank, world).min(1).values.mean())
+
+    centers, u = run.models.tensors["theta"].double(), run.assignments.double()
+    assert error(centers) > 20
+    assert error(unmixed(centers, u, world.train.counts, 1.0)) < 2
+
+
+def test_assumption_2_read_literally_has_no_spring_in_it():
+    """With both springs at c_s the term with lambda cancels; with c_s' it stays (11.2)."""
+    random, strength = np.random.default_rng(0), 1.7
+    true, other, own, its = random.normal(size=(4, 6))  # two optima, two centers
+    w = (2 * true + strength * own) / (2 + strength)
+    literal = 2 * (w - other) + strength * (w - own)
+    meant = 2 * (w - other) + strength * (w - its)
+    assert np.allclose(literal, 2 * (true - other))
+    assert np.allclose(meant, 2 * (true - other) + strength * (own - its))
+
+
+# ---------------------------------------------------------------- chapter 12
+
+
+@pytest.fixture(scope="module")
+def chapter12():
+    """Return the names that chapter 12 defines before its first figure of results."""
+    matplotlib.use("Agg")
+    names = {}
+    for kind, source in cells_of(BOOK / "12_choosing.ipynb"):
+        if "### Predict, then move" in source:
+            return names
+        if kind == "code" and "importlib.util" not in source:
+            exec(compile(source, "12_choosing", "exec"), names)
+    raise AssertionError("chapter 12 has no prediction")
+
+
+def test_four_models_met_the_same_bad_steps_on_every_kind(chapter12):
+    """One draw serves all kinds: the tries of IFCA with four models never met the step taken."""
+    for kind in ("hard", "nested"):
+        tried = chapter12["SEARCH"][kind, "IFCA"]["tried"]
+        assert sorted(one["gamma"] for one in tried if one["k"] == 4) == [0.2, 0.2, 1.6]
+        taken = chapter12["chosen"][kind, "IFCA"]
+        assert (taken["k"], taken["gamma"]) == (3, 0.8)
+
+
+def test_ten_images_a_client_judge_worse_than_the_360_of_the_search(chapter12):
+    """On nested, with the settings taken: a small mean regret, and a large worst one."""
+    c = chapter12
+    right = {}
+    for method in c["METHODS"]:
+        for seed in (100, 101):
+            people = c["build"]("nested", seed, "validation")
+            algorithm = c["make"](method, c["chosen"]["nested", method], len(people))
+            _, state = c["play"](algorithm, people, seed)
+            rows = []
+            for i in range(len(people)):
+                x, y = people.test.points(i)
+                single = cf.Clients.from_lists(list(x[:, None]), list(y[:, None]))
+                who = torch.full((len(y),), i)
+                rows.append(cf.evaluation.personal_quality(state, people, who, single).numpy())
+            right[method, seed] = np.array(rows)
+    test = {m: c["average"](c["mean"], "nested", m) for m in c["METHODS"]}
+    draw, regrets = np.random.default_rng(0), []
+    for _ in range(400):
+        score = dict.fromkeys(c["METHODS"], 0.0)
+        for seed in (100, 101):
+            rows = [draw.choice(360, 10, replace=False) for _ in range(24)]
+            for m in c["METHODS"]:
+                score[m] += np.take_along_axis(right[m, seed], np.array(rows), 1).mean()
+        regrets.append(max(test.values()) - test[max(score, key=score.get)])
+    assert np.mean(regrets) == pytest.approx(0.006, abs=0.002)
+    assert max(regrets) == pytest.approx(0.10, abs=0.02)

@@ -1,0 +1,225 @@
+"""What chapters 1 to 6 and the notation table claim, where a number or a rule can decide it."""
+
+import json
+import re
+from collections import Counter, defaultdict
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+import clusterfl_core as cf
+
+BOOK = Path(__file__).resolve().parents[1] / "book"
+CHAPTERS = sorted(BOOK.glob("0[1-6]_*.ipynb"))
+
+
+def cells(path, kind=None):
+    """Sources of the cells of a notebook."""
+    found = json.loads(path.read_text(encoding="utf-8"))["cells"]
+    return ["".join(c["source"]) for c in found if kind in (None, c["cell_type"])]
+
+
+# ---------------------------------------------------------------- questions and folds
+
+
+def right_places(path):
+    """For each question of "Check yourself", the place of the right answer among its options."""
+    text = "\n".join(cells(path, "markdown")).split("## Check yourself")[1].split("\n## ")[0]
+    places = []
+    for question in re.split(r"^\*\*\d\. ", text, flags=re.M)[1:]:
+        answers = re.findall(r"<summary>.*?</summary>\s+(\S+)", question, flags=re.S)
+        assert answers.count("Yes.") == 1, path.name
+        places.append(answers.index("Yes.") + 1)
+    return places
+
+
+def test_right_answers_are_spread_over_the_places():
+    assert len(CHAPTERS) == 6
+    places = {path.name: right_places(path) for path in CHAPTERS}
+    assert all(len(set(found)) > 1 for found in places.values()), places
+    assert Counter(p for found in places.values() for p in found) == {1: 6, 2: 6, 3: 6}
+
+
+@pytest.mark.parametrize("path", CHAPTERS, ids=lambda path: path.stem)
+def test_folds_are_closed_and_hold_markdown(path):
+    for text in cells(path):
+        text = text.replace("\\n", "\n")
+        assert text.count("<details>") == text.count("</details>")
+        assert not re.search(r"<summary>[^\n]*\*\*", text)  # would stand there as two stars
+        for inside in re.findall(r"</summary>(.*?)</details>", text, flags=re.S):
+            blank = inside.replace('"', "").replace("f\n", "\n")
+            assert blank.startswith("\n\n"), inside[:60]
+
+
+# ---------------------------------------------------------------- symbols
+
+
+def main_rows():
+    text = (BOOK / "notation.md").read_text(encoding="utf-8").split("## Letters")[0]
+    return [line.split(" | ")[0] for line in text.splitlines() if line.startswith("| $")]
+
+
+def letter(symbol):
+    """The letter of a symbol without its marks, indices and arguments."""
+    bare = re.sub(r"\\(hat|tilde|mathcal|lvert)\b\s*", "", symbol)
+    return re.match(r"\\?[A-Za-z]+" if bare.startswith("\\") else r"[A-Za-z]", bare)[0]
+
+
+def second_table():
+    text = (BOOK / "notation.md").read_text(encoding="utf-8").split("## Letters")[1]
+    rows = [line.strip("| ").split(" | ") for line in text.splitlines() if line.startswith("| $")]
+    return {row[0].strip("$ "): row[1] for row in rows}
+
+
+def relatives():
+    text = (BOOK / "notation.md").read_text(encoding="utf-8")
+    line = next(line for line in text.splitlines() if line.startswith("An index makes a relative"))
+    return set(re.findall(r"\$([^$]+)\$", line.split(":")[1]))
+
+
+def test_a_letter_of_several_rows_is_a_family_or_is_listed_as_serving_twice():
+    rows = defaultdict(set)
+    for number, row in enumerate(main_rows()):
+        for symbol in re.findall(r"\$([^$]+)\$", row):
+            rows[letter(symbol)].add(number)
+    several = {one for one, found in rows.items() if len(found) > 1}
+    assert {"\\alpha", "\\lambda", "v", "R", "c"} <= several
+    assert several <= set(second_table()) | relatives()
+    assert not relatives() & set(second_table())
+
+
+def test_no_page_claims_that_every_symbol_has_one_meaning():
+    for path in [*BOOK.glob("*.md"), *CHAPTERS]:
+        text = path.read_text(encoding="utf-8")
+        assert "means the same in every chapter" not in text
+        assert "All chapters use the same ones" not in text
+
+
+def math_of(path):
+    """All formulas of a notebook's cells, a space between them."""
+    text = "\n".join(cells(path)).replace("\\\\", "\\")
+    inline = re.findall(r"(?<!\$)\$([^$\n]+)\$(?!\$)", text)
+    return " ".join(inline + re.findall(r"\$\$(.+?)\$\$", text, flags=re.S))
+
+
+def test_the_letters_that_serve_twice_do_so_where_the_table_says():
+    formulas = {}
+    for symbol, meanings in second_table().items():
+        found = re.findall(r"\$([^$]+)\$ \(((?:\[\w+\]\([^)]+\)(?:, )?)+)\)", meanings)
+        assert len(found) > 1, symbol
+        for used, links in found:
+            assert letter(used) == letter(symbol)
+            for name in re.findall(r"\]\(([^)]+)\)", links):
+                text = formulas.setdefault(name, math_of(BOOK / name))
+                assert re.search(r"(?<![A-Za-z\\])" + re.escape(used), text), (used, name)
+
+
+# ---------------------------------------------------------------- where FedAvg rests
+
+
+@given(st.integers(0, 10_000), st.sampled_from([1, 2, 5, 20]), st.integers(2, 5))
+def test_the_closed_form_is_where_an_exact_round_stays(seed, tau, clients):
+    """A round of FedAvg on quadratic bowls, walked step by step, leaves theta_infinity fixed."""
+    random = np.random.default_rng(seed)
+    roots = random.normal(size=(clients, 2, 2))
+    A = roots @ roots.transpose(0, 2, 1) + 0.1 * np.eye(2)
+    c, w = random.normal(size=(clients, 2)), random.dirichlet(np.ones(clients))
+    gamma = 0.5 / max(np.linalg.eigvalsh(A).max(), 1)
+    pull = w[:, None, None] * (np.eye(2) - np.linalg.matrix_power(np.eye(2) - gamma * A, tau))
+    rest = np.linalg.solve(pull.sum(0), np.einsum("iab,ib->a", pull, c))
+
+    def one_round(theta):
+        own = np.tile(theta, (clients, 1))
+        for _ in range(tau):
+            own = own - gamma * np.einsum("iab,ib->ia", A, own - c)
+        return w @ own
+
+    size = 1 + np.abs(rest).max()
+    assert np.abs(one_round(rest) - rest).max() < 1e-9 * size
+    weighted = w[:, None, None] * A
+    best = np.linalg.solve(weighted.sum(0), np.einsum("iab,ib->a", weighted, c))
+    if tau == 1:
+        assert np.abs(rest - best).max() < 1e-6 * size
+
+
+# ---------------------------------------------------------------- small numbers in the text
+
+
+@pytest.mark.parametrize(
+    ("clients", "groups", "low", "high"), [(30, 3, 0.44, 0.47), (40, 4, 0.37, 0.4)]
+)
+def test_blind_guessing_scores_more_than_one_name_for_everybody(clients, groups, low, high):
+    truth, dice = torch.arange(clients) % groups, torch.Generator().manual_seed(1)
+    guesses = torch.randint(groups, (1000, clients), generator=dice)
+    scores = [cf.evaluation.identity_accuracy(guess, truth) for guess in guesses]
+    assert cf.evaluation.identity_accuracy(torch.zeros(clients, dtype=int), truth) == 1 / groups
+    assert low < np.mean(scores) < high
+
+
+def test_scaled_and_renumbered_units_compute_the_same():
+    random = torch.Generator().manual_seed(0)
+    net = cf.models.MLP(inputs=5, hidden=7, classes=3).double()
+    bank = cf.banks.Bank.initialize(net, 1, random)
+    t, factor = bank.tensors, torch.linspace(0.2, 5, 7).double()
+    order = torch.randperm(7, generator=random)
+    twin = {
+        "hidden.weight": (t["hidden.weight"] * factor[:, None])[:, order],
+        "hidden.bias": (t["hidden.bias"] * factor)[:, order],
+        "output.weight": (t["output.weight"] / factor)[:, :, order],
+        "output.bias": t["output.bias"],
+    }
+    x = torch.randn(50, 5, generator=random).double()
+    with torch.no_grad():
+        one, other = (
+            cf.banks.Bank(net, tensors).module(0)(x)
+            for tensors in (t, {name: twin[name] for name in t})
+        )
+    assert torch.allclose(one, other, atol=1e-12)
+    assert not torch.allclose(t["hidden.weight"], twin["hidden.weight"], atol=0.01)
+
+
+def test_twenty_stored_draws_exceed_what_endless_points_would_give():
+    """The text's reading of R at R = 1, sigma = 0.1, beside the chapter's formula (6.2)."""
+    records = cf.results.stored("06_ifca_experiments", "text_draws")
+    assert [r["seed"] for r in records] == list(range(20))
+    r = np.sqrt(2 / 1000)
+    split = np.arccos((1 - r) ** 2 / ((1 - r) ** 2 + r**2)) / np.pi
+    passed = np.mean([one["values"]["success"] for one in records])
+    endless = 1 - (1 - split) ** 10
+    assert 0.18 < endless < 0.2
+    assert passed == 11 / 20
+    for one in records:
+        assert one["settings"]["reading"] == "norm"
+        assert (one["settings"]["scale"], one["settings"]["noise"]) == (1.0, 0.1)
+        best = one["values"]["best_identity_accuracy"]
+        assert (best == 1) == one["values"]["success"]
+
+
+def test_the_first_three_draws_are_those_that_were_stored_before():
+    old = {
+        r["seed"]: r["values"]
+        for r in cf.results.stored("06_ifca_experiments", "figure3_text")
+        if (r["settings"]["scale"], r["settings"]["noise"]) == (1.0, 0.1)
+    }
+    new = {r["seed"]: r["values"] for r in cf.results.stored("06_ifca_experiments", "text_draws")}
+    assert sorted(old) == [0, 1, 2]
+    assert all(old[seed]["matched"] == new[seed]["matched"] for seed in old)
+
+
+def test_both_standard_deviations_of_one_failure_in_five():
+    five = [0.0, 0.0, 0.0, 0.0, -1.0]
+    assert np.std(five) == pytest.approx(0.4)
+    assert 0.4 / np.std(five, ddof=1) == pytest.approx(0.894, abs=1e-3)
+
+
+@pytest.mark.parametrize(
+    "name", ["03_clusters.ipynb", "06_ifca_experiments.ipynb", "references.md"]
+)
+def test_the_earlier_one_shot_paper_is_named(name):
+    text = (BOOK / name).read_text(encoding="utf-8")
+    assert "arXiv:1906.06629" in text
+    assert "Hong" in text
