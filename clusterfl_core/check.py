@@ -1,0 +1,44 @@
+"""Settings at the door: a number as Python's own, or one sentence that says what is wrong."""
+
+import numpy as np
+
+__all__ = ["number", "positive", "share", "whole"]
+
+
+def whole(name, value, least=1, most=None, none=False):
+    """An int in [least, most], or None where that is allowed; else ValueError."""
+    if value is None and none:
+        return None
+    found, otherwise = _float(name, value), " or None" if none else ""
+    if not found.is_integer():
+        raise ValueError(f"{name} must be a whole number{otherwise}, got {value!r}")
+    if found < least or (most is not None and found > most):
+        bound = f"least {least}" if found < least else f"most {most}"
+        raise ValueError(f"{name} must be at {bound}{otherwise}, got {value}")
+    return int(value)
+
+
+def number(name, value, interval, words=None):
+    """A float in an interval as one writes it, "[0, 1)" or "(0, inf)"; else ValueError."""
+    found, (low, high) = _float(name, value), map(float, interval[1:-1].split(","))
+    ends = (found == low and "[" in interval) or (found == high and "]" in interval)
+    if not (low < found < high or ends):
+        raise ValueError(f"{name} must {words or f'be in {interval}'}, got {value}")
+    return found
+
+
+def positive(name, value):
+    """A positive, finite float; else ValueError."""
+    return number(name, value, "(0, inf)", "be positive and finite")
+
+
+def share(name, value):
+    """A fraction in (0, 1], for example of the clients; else ValueError."""
+    return number(name, value, "(0, 1]")
+
+
+def _float(name, value):
+    try:
+        return float("no" if isinstance(value, bool | np.bool_ | str | bytes) else value)
+    except (TypeError, ValueError, RuntimeError, OverflowError):
+        raise ValueError(f"{name} must be a number, got {value!r}") from None
