@@ -22,6 +22,10 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
+from clusterfl_core.randomness import drawing_from
+
+__all__ = ["Bank", "finite", "fitted", "widest"]
+
 
 @dataclass(frozen=True)
 class Bank:
@@ -46,6 +50,8 @@ class Bank:
     def __post_init__(self):
         needed = {name: tuple(p.shape) for name, p in self.model.named_parameters()}
         got = {name: tuple(tensor.shape[1:]) for name, tensor in self.tensors.items()}
+        if not needed:
+            raise ValueError(f"{type(self.model).__name__} has no parameters to learn")
         if needed != got:
             raise ValueError(f"the model has parameters {needed}, the bank holds {got}")
         if len({len(tensor) for tensor in self.tensors.values()}) != 1:
@@ -53,42 +59,30 @@ class Bank:
 
     @classmethod
     def initialize(cls, model, count, generator):
-        """Draw fresh models.
+        """Draw ``count`` (k) fresh models, each from a seed that ``generator`` gives.
 
-        Each part of the model is drawn by its own ``reset_parameters``, which for PyTorch's
-        layers is PyTorch's default initialisation. ``model`` itself is left unchanged.
-
-        Parameters
-        ----------
-        model : torch.nn.Module
-        count : int
-            k, the number of models.
-        generator : torch.Generator
-            Source of one seed a model.
+        Each part of the model is drawn by its own ``reset_parameters`` after the parts inside it,
+        as PyTorch does when it builds a layer. ``model`` and torch's global generator stay as they
+        are.
 
         Raises
         ------
         ValueError
-            If a part of the model has parameters but no ``reset_parameters``: all models would
-            then begin with the same ones.
+            If no ``reset_parameters`` draws a parameter: all models would begin with the same one;
+            or if one draws from a generator that is not torch's, so that a seed means nothing.
         """
-        for name, part in model.named_modules():
-            own = [parameter for parameter, _ in part.named_parameters(recurse=False)]
-            if own and not hasattr(part, "reset_parameters"):
-                raise ValueError(
-                    f"{name or 'the model'} ({type(part).__name__}) has the parameters {own} but "
-                    "no method reset_parameters that draws them"
-                )
-        rows = []
-        for seed in torch.randint(2**62, (count,), generator=generator).tolist():
-            fresh = copy.deepcopy(model)
-            with torch.random.fork_rng(devices=[]):
-                torch.manual_seed(seed)
-                for part in fresh.modules():
-                    if hasattr(part, "reset_parameters"):
-                        part.reset_parameters()
-            rows.append({name: p.detach() for name, p in fresh.named_parameters()})
-        return cls(model, {name: torch.stack([row[name] for row in rows]) for name in rows[0]})
+        seeds = torch.randint(2**62, (count,), generator=generator).tolist()
+        rows = [_drawn(model, seed) for seed in seeds]
+        for seed in seeds[:1]:
+            again = _drawn(model, seed)
+            for name, tensor in rows[0].items():
+                if not torch.equal(tensor, again[name]):
+                    raise ValueError(
+                        f"{name} of {type(model).__name__} is drawn from a generator that is not "
+                        "torch's (NumPy's, Python's?), so that a seed means nothing"
+                    )
+        names = [name for name, _parameter in model.named_parameters()]
+        return cls(model, {name: torch.stack([row[name] for row in rows]) for name in names})
 
     @classmethod
     def concatenate(cls, parts):
@@ -129,15 +123,8 @@ class Bank:
     def mean(self, weights=None):
         """Average of the models, as a bank of one.
 
-        Parameters
-        ----------
-        weights : Tensor [k], optional
-            Non-negative, not all zero; they are normalised to sum to one. Default: equal weights.
-
-        Raises
-        ------
-        ValueError
-            If there is no model to average, or the weights sum to zero.
+        The weights (Tensor [k], not negative; default: equal ones) are normalised to sum to one;
+        ValueError if they sum to zero or there is no model.
         """
         if weights is None:
             weights = torch.ones(len(self))
@@ -157,17 +144,10 @@ class Bank:
         ----------
         groups : LongTensor [k]
             Group of each model, 0, ..., count - 1.
-        count : int
-            Number of groups.
         weights : Tensor [k], optional
             Factor of each model.
         onto : Bank, optional
-            Sums to which these are added, in place.
-
-        Returns
-        -------
-        Bank
-            ``count`` sums.
+            ``count`` sums to which these are added, in place; they are returned.
         """
         if onto is None:
 
@@ -217,6 +197,30 @@ class Bank:
         """Bytes of the parameters of one model, or of those with these names only."""
         counted = self.tensors.values() if names is None else [self.tensors[n] for n in names]
         return sum(tensor[0].numel() * tensor.element_size() for tensor in counted)
+
+
+def _drawn(model, seed):
+    """Fresh parameters of one model, by name."""
+    fresh, source = copy.deepcopy(model).cpu(), torch.Generator().manual_seed(seed)
+
+    def draw(part):
+        own = getattr(part, "reset_parameters", getattr(part, "_reset_parameters", None))
+        if own is not None:
+            own()
+
+    with torch.no_grad():
+        for parameter in fresh.parameters():
+            parameter.fill_(torch.nan)  # what is still NaN afterwards was not drawn
+    with drawing_from(source):
+        fresh.apply(draw)
+    for name, part in fresh.named_modules():
+        own = [n for n, p in part.named_parameters(recurse=False) if p.isnan().any()]
+        if own:
+            raise ValueError(
+                f"{name or 'the model'} ({type(part).__name__}) has the parameters {own} but no "
+                "method reset_parameters that draws them"
+            )
+    return {name: parameter.detach() for name, parameter in fresh.named_parameters()}
 
 
 def fitted(tensor, device):

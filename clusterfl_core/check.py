@@ -1,4 +1,8 @@
-"""Settings at the door: a number as Python's own, or one sentence that says what is wrong."""
+"""Settings at the door: a number as Python's own, or one sentence that says what is wrong.
+
+>>> whole("clusters", 4.0), share("participation", 1)
+(4, 1.0)
+"""
 
 import numpy as np
 
