@@ -72,17 +72,14 @@ class Bank:
             or if one draws from a generator that is not torch's, so that a seed means nothing.
         """
         seeds = torch.randint(2**62, (count,), generator=generator).tolist()
-        rows = [_drawn(model, seed) for seed in seeds]
-        for seed in seeds[:1]:
-            again = _drawn(model, seed)
-            for name, tensor in rows[0].items():
-                if not torch.equal(tensor, again[name]):
-                    raise ValueError(
-                        f"{name} of {type(model).__name__} is drawn from a generator that is not "
-                        "torch's (NumPy's, Python's?), so that a seed means nothing"
-                    )
-        names = [name for name, _parameter in model.named_parameters()]
-        return cls(model, {name: torch.stack([row[name] for row in rows]) for name in names})
+        *rows, again = [_drawn(model, seed) for seed in [*seeds, seeds[0]]]
+        for name, tensor in again.items():
+            if not torch.equal(tensor, rows[0][name]):
+                raise ValueError(
+                    f"{name} of {type(model).__name__} is drawn from a generator that is not "
+                    "torch's (NumPy's, Python's?), so that a seed means nothing"
+                )
+        return cls(model, {name: torch.stack([row[name] for row in rows]) for name in again})
 
     @classmethod
     def concatenate(cls, parts):
@@ -108,8 +105,7 @@ class Bank:
         if any(new[name].shape[1:] != tensor.shape[1:] for name, tensor in self.tensors.items()):
             return Bank(self.model, new)  # which says what does not fit
         made = object.__new__(Bank)  # names and shapes are this bank's: nothing is to be checked
-        object.__setattr__(made, "model", self.model)
-        object.__setattr__(made, "tensors", new)
+        vars(made).update(model=self.model, tensors=new)
         return made
 
     def take(self, rows):
@@ -126,36 +122,23 @@ class Bank:
         The weights (Tensor [k], not negative; default: equal ones) are normalised to sum to one;
         ValueError if they sum to zero or there is no model.
         """
-        if weights is None:
-            weights = torch.ones(len(self))
+        weights = torch.ones(len(self)) if weights is None else weights
         if not weights.sum() > 0:
             raise ValueError(f"the weights of {len(self)} models must sum to more than zero")
         shares = weights.to(self.dtype) / weights.sum()
         return self.map(lambda tensor: torch.tensordot(shares.to(tensor), tensor, dims=1)[None])
 
     def sums(self, groups, count, weights=None, onto=None):
-        """Sums of the models of each group, in the widest floating type of their device.
+        """A bank of ``count`` sums, of the models of each group, in their device's widest type.
 
-        On a CPU the models are added one after another in their order, so the sums do not depend
-        on how the models were cut into parts. On a GPU a matrix product adds them, faster and in
-        an order of its own.
-
-        Parameters
-        ----------
-        groups : LongTensor [k]
-            Group of each model, 0, ..., count - 1.
-        weights : Tensor [k], optional
-            Factor of each model.
-        onto : Bank, optional
-            ``count`` sums to which these are added, in place; they are returned.
+        ``groups`` (LongTensor [k]) names each model's group, ``weights`` (Tensor [k]) its factor;
+        they are added in place to the sums ``onto``, if there are any. On a CPU the models are
+        added one after another in their order, so the sums do not depend on how the models were cut
+        into parts. On a GPU a matrix product adds them, faster and in an order of its own.
         """
         if onto is None:
-
-            def zeros(tensor):
-                shape = (count, *tensor.shape[1:])
-                return torch.zeros(shape, dtype=widest(tensor.device), device=tensor.device)
-
-            onto = self.map(zeros)
+            wide = widest(next(iter(self.tensors.values())).device)
+            onto = self.map(lambda t: t.new_zeros((count, *t.shape[1:]), dtype=wide))
         for name, tensor in self.tensors.items():
             total = onto.tensors[name]
             if tensor.device.type != "cpu":
@@ -174,12 +157,8 @@ class Bank:
 
     def unflatten(self, rows):
         """The inverse of :meth:`flatten`: a bank of this architecture from rows [k, p]."""
-        parts = rows.split([tensor[0].numel() for tensor in self.tensors.values()], 1)
-        shaped = {
-            name: part.reshape(len(rows), *tensor.shape[1:])
-            for (name, tensor), part in zip(self.tensors.items(), parts, strict=True)
-        }
-        return Bank(self.model, shaped)
+        parts = iter(rows.split([tensor[0].numel() for tensor in self.tensors.values()], 1))
+        return self.map(lambda tensor: next(parts).reshape(len(rows), *tensor.shape[1:]))
 
     def distances(self, other):
         """Euclidean distances between all models of two banks: Tensor [k, k']."""

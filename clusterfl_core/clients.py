@@ -7,8 +7,6 @@ clusters. Algorithms read ``federation.train`` only; the truth is for evaluation
 Clients may hold different numbers of points. Their data is padded to one length, so that many
 clients are one tensor: ``x`` is [m, n_max, ...], ``counts`` says how many rows of each are real.
 
-Examples
---------
 >>> import torch
 >>> from clusterfl_core.clients import Clients
 >>> xs, ys = [torch.rand(3, 2), torch.rand(1, 2)], [torch.ones(3), torch.ones(1)]
@@ -72,13 +70,11 @@ class Clients:
                 "last axis is one-hot take y.argmax(-1), if it has length 1 take y[..., 0]"
             )
         if x.ndim < 2 or x.shape[1] != rows:
-            raise ValueError(
-                "x must be [m, n_max, ...] and y [m, n_max], got shapes "
-                f"{tuple(x.shape)} and {tuple(y.shape)}"
-            )
+            shapes = f"{tuple(x.shape)} and {tuple(y.shape)}"
+            raise ValueError(f"x must be [m, n_max, ...] and y [m, n_max], got shapes {shapes}")
         if m and int(counts.min()) < 1:
-            empty = int(ids[counts < 1][0])
-            raise ValueError(f"every client needs at least one point; client {empty} has none")
+            none = int(ids[counts < 1][0])
+            raise ValueError(f"every client needs at least one point; client {none} has none")
         if m and int(counts.max()) > rows:
             raise ValueError(f"counts go up to {int(counts.max())} but x has {rows} rows")
         y = y if y.is_floating_point() else y.to(torch.int64)
@@ -176,35 +172,30 @@ class Federation:
             vars(self)["classes"] = int(1 + max(c.y.max() for c in parts.values())) if labels else 0
         vars(self)["classes"] = whole("classes", self.classes, 0)
         vars(self).update({p: _labelled(p, one, self.classes) for p, one in parts.items()})
-        if not torch.equal(self.train.ids.cpu(), torch.arange(len(self.train))):
-            raise ValueError(
-                f"train needs the ids 0 to {len(self.train) - 1} in order, "
-                f"got {self.train.ids.tolist()[:10]}"
-            )
+        ids, m = self.train.ids.tolist(), len(self.train)
+        if ids != list(range(m)):
+            raise ValueError(f"train needs the ids 0 to {m - 1} in order, got {ids[:10]}")
         for name, clients in (("clusters", self.train), ("test_clusters", self.test)):
-            truth = getattr(self, name)
-            if truth is None:
-                continue
-            truth = vars(self)[name] = _wholes(name, truth)
-            if len(truth) != len(clients):
-                raise ValueError(f"{name} names {len(truth)} clients, there are {len(clients)}")
-            if int(truth.min()) < 0:
-                raise ValueError(f"{name} must not be negative, got {int(truth.min())}")
+            if getattr(self, name) is not None:
+                truth = vars(self)[name] = _wholes(name, getattr(self, name))
+                if len(truth) != len(clients):
+                    raise ValueError(f"{name} names {len(truth)} clients, there are {len(clients)}")
+                if int(truth.min()) < 0:
+                    raise ValueError(f"{name} must not be negative, got {int(truth.min())}")
 
     def __len__(self):
         return len(self.train)
 
     def __str__(self):
-        counts, test = self.train.counts, self.test.counts
-        lines = [
-            f"{self.name}: {len(self.train)} training clients with "
-            f"{_span(counts)} points each, {len(self.test)} test clients with {_span(test)}"
-        ]
-        if self.clusters is not None:
-            sizes = self.clusters.unique(return_counts=True)[1].tolist()
-            several = f"{len(sizes)} hidden clusters of {sizes} clients"
-            lines.append(several if len(sizes) > 1 else "no hidden clusters: one for all clients")
-        return "\n".join(lines)
+        words = (
+            f"{self.name}: {len(self.train)} training clients with {_span(self.train.counts)} "
+            f"points each, {len(self.test)} test clients with {_span(self.test.counts)}"
+        )
+        if self.clusters is None:
+            return words
+        sizes = self.clusters.unique(return_counts=True)[1].tolist()
+        several = f"{len(sizes)} hidden clusters of {sizes} clients"
+        return f"{words}\n{several if sizes[1:] else 'no hidden clusters: one for all clients'}"
 
     def fingerprint(self):
         """A short hash of all data: two federations agree in it only if their data is equal.
@@ -212,10 +203,8 @@ class Federation:
         The true clusters count as data, for records of a run depend on them.
         """
         digest = hashlib.blake2b(str(self.classes).encode(), digest_size=16)
-        tensors = [self.clusters, self.test_clusters]
-        for clients in (self.train, self.test):
-            tensors += [clients.x, clients.y, clients.counts, clients.ids]
-        for tensor in tensors:
+        data = [*vars(self.train).values(), *vars(self.test).values()]
+        for tensor in [self.clusters, self.test_clusters, *data]:
             if tensor is None:
                 digest.update(b"unknown")
                 continue

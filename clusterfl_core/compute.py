@@ -1,20 +1,17 @@
 """Outputs, losses and gradients of many models at once, each on the data of its own client.
 
-Every function takes a bank of b models and the data of b clients and gives what a plain loop over
-clients would give. Which of four ways is taken depends on the model, the solver and the device,
-never on the result: all agree up to rounding, and which one is fastest is measured in
-``benchmarks/``.
+Every function gives what a plain loop over clients would give. Which of four ways is taken depends
+on the model, the solver and the device, never on the result: all agree up to rounding, and which
+one is fastest is measured in ``benchmarks/``.
 
-* *written out*: a class of models may bring a form of its own, its outputs and gradients as a few
-  products of batches of matrices (:mod:`clusterfl_core.models.forms`);
-* *Gram form* (:func:`gram_descent`): full-batch gradient descent of a network whose form begins
-  with a linear layer, in n^2 instead of n d multiplications a step and unit;
+* *written out*: a class of models may bring a form of its own, a few products of batches of
+  matrices (:mod:`clusterfl_core.models.forms`);
+* *Gram form* (:func:`gram_descent`): full-batch descent of a model whose form begins with a linear
+  layer, in n^2 instead of n d multiplications a step and unit;
 * *vmap*: any other model, vectorised over clients by ``torch.func``;
 * *loop*: one client after another, for convolutions on a CPU, where it is faster, and for models
   that vmap cannot take.
 
-Examples
---------
 Three clients, three models, one call; the second client holds one point only:
 
 >>> import torch
@@ -117,7 +114,8 @@ def activations(model, x):
 
 def _form(model, x):
     """How a model is computed: by its class's own form, else as any other."""
-    models.check(model, x.flatten(0, 1))
+    if len(x):
+        models.check(model, x[:2, :2].flatten(0, 1))
     return models.form(model) or _AnyModel(model)
 
 
@@ -128,7 +126,7 @@ class _AnyModel(models.Form):
         self.model = model
 
     def outputs(self, tensors, x):
-        call = self._call(x)
+        call = self._call(tensors)
 
         def each():
             return torch.stack([call(*one) for one in zip(_rows(tensors), x, strict=True)])
@@ -136,12 +134,15 @@ class _AnyModel(models.Form):
         return self._vectorised(x, lambda: vmap(call)(tensors, x), each)
 
     def shared_outputs(self, tensors, x):
-        call, parts = self._call(x), x if loops(self.model, x.device) else x.flatten(0, 1)[None]
+        call, parts = (
+            self._call(tensors),
+            x if loops(self.model, x.device) else x.flatten(0, 1)[None],
+        )
         found = [torch.cat([call(one, part) for part in parts]) for one in _rows(tensors)]
         return torch.stack(found).unflatten(1, x.shape[:2])
 
     def gradients(self, tensors, x, y, factors, loss):
-        call = self._call(x)
+        call = self._call(tensors)
 
         def together():
             return models.pull(lambda own: vmap(call)(own, x), tensors, y, factors, loss)
@@ -164,9 +165,9 @@ class _AnyModel(models.Form):
 
         return self._vectorised(x, together, each)
 
-    def _call(self, x):
+    def _call(self, tensors):
         """The model as a function of its parameters and its inputs."""
-        module = _own(self.model, x.device)
+        module = _own(self.model, next(iter(tensors.values())))
         return lambda parameters, points: functional_call(module, parameters, (points,))
 
     def _vectorised(self, x, together, each):
@@ -198,17 +199,17 @@ def loops(model, device):
     return convolves and torch.device(device).type == "cpu"
 
 
-def _own(model, device):
-    """A copy of the thread's own, on the device, in the mode that the model is in.
+def _own(model, tensor):
+    """A copy of the thread's own, of the tensor's device and type, in the mode of the model.
 
     ``functional_call`` puts parameters into it while it runs: two threads must not share one, and
     a caller's model is never changed.
     """
     copies = vars(_COPIES).setdefault("of", weakref.WeakKeyDictionary())
-    kept, key = copies.get(model), (device, model.training)
+    kept, key = copies.get(model), (tensor.device, tensor.dtype, model.training)
     if kept is None or kept[0] != key:
         with torch.inference_mode(False):
-            copies[model] = kept = key, copy.deepcopy(model).to(device)
+            copies[model] = kept = key, copy.deepcopy(model).to(tensor)
     return kept[1]
 
 
@@ -238,16 +239,10 @@ def loss_matrix(bank, clients):
 
 
 def first_pass(bank, clients, solver):
-    """The loss matrix, and what of it the training that follows need not compute again.
+    """The loss matrix [b, k], and what of it ``solver`` need not compute again on the same points.
 
-    ``solver`` is what will train on the same points.
-
-    Returns
-    -------
-    losses : Tensor [b, k]
-    hidden : Tensor [b, n, k, h] or None
-        What the first layer of each model says, if the solver can begin from that: for
-        :meth:`LocalSolver.train`, with the model that each client chooses.
+    That is what the first layer of each model says, [b, n, k, h], where the solver can begin from
+    it (:meth:`LocalSolver.train`, with the model that each client chooses), else None.
     """
     if not solver.in_gram_form(bank.model, clients):
         return loss_matrix(bank, clients), None

@@ -1,26 +1,17 @@
-"""The client's side: losses, gradients and local training, for many clients at once.
+"""Local training, of many clients at once as a loop over them would do it one after another.
 
-Every function takes the data of b clients and a bank of models, and does for all of them what a
-loop over clients would do one after another. Client i's loss is the MEAN over its own n_i points,
+Client i's loss is the MEAN over its own n_i points, F_i(theta) = (1 / n_i) sum_l f(theta; z_il), so
+a client with more points does not count more inside its own loss.
 
-    F_i(theta) = (1 / n_i) sum_l f(theta; z_il),
-
-so a client with more points does not count more inside its own loss.
-
-Examples
---------
 Two clients, one point each, and the models (1, 0) and (0, 1) of linear regression:
 
 >>> import torch
 >>> from clusterfl_core.banks import Bank
 >>> from clusterfl_core.clients import Clients
->>> from clusterfl_core.compute import loss_matrix
->>> from clusterfl_core.solvers import LocalSGD
 >>> from clusterfl_core.models import LinearRegression
+>>> from clusterfl_core.solvers import LocalSGD
 >>> bank = Bank(LinearRegression(2), {"theta": torch.eye(2)})
->>> clients = Clients(torch.eye(2)[:, None], torch.tensor([[1.0], [3.0]]), torch.tensor([1, 1]))
->>> loss_matrix(bank, clients).tolist()
-[[0.0, 1.0], [9.0, 4.0]]
+>>> clients = Clients(torch.eye(2)[:, None], [[1.0], [3.0]], counts=[1, 1])
 >>> LocalSGD(steps=1, step_size=0.5).train(bank, clients, key=(0, 0)).tensors["theta"].tolist()
 [[1.0, 0.0], [0.0, 3.0]]
 """
@@ -107,7 +98,7 @@ class LocalSolver:
             a_i theta - t_i beside the gradient of the loss. A proximal term
             (lambda / 2) ‖theta - c‖^2 is the pull (lambda, lambda c).
         weights : Tensor [b, n_max], optional
-            Factor of each point's loss; see :func:`gradients`.
+            Factor of each point's loss; see :func:`clusterfl_core.compute.client_gradients`.
         rows : LongTensor [b], optional
             Which model of the bank each client starts from. Default: client i from model i.
         hidden : Tensor [b, n_max, h], optional

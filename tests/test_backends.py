@@ -11,6 +11,7 @@ from torch import nn
 
 import clusterfl_core as cf
 from clusterfl_core import compute, models, simulation
+from clusterfl_core.algorithms import ifca
 from clusterfl_core.banks import Bank
 from clusterfl_core.clients import Clients
 from clusterfl_core.randomness import generator
@@ -250,7 +251,7 @@ def test_the_forward_pass_of_the_choice_is_the_first_of_the_training(monkeypatch
     algorithm = cf.IFCA(MODELS["mlp"], 4, cf.LocalSGD(5, 0.1))
     models_sent = torch.arange(4).expand(3, -1)
     jobs = cf.contract.Jobs(0, 0, clients.ids, bank, models_sent)
-    chosen = cf.ifca.estimate_identities(bank, clients)
+    chosen = ifca.estimate_identities(bank, clients)
     expected = plain_descent(bank.take(chosen), clients, 5, 0.1)
     layers, affine = [], models.forms.affine
 

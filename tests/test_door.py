@@ -102,6 +102,19 @@ class Positions(nn.Module):
         return self.layer((x + self.place).flatten(1))
 
 
+class Tied(nn.Module):
+    """One matrix there and back."""
+
+    def __init__(self):
+        super().__init__()
+        self.there, self.back = nn.Linear(CLASSES, FEATURES), nn.Linear(FEATURES, CLASSES)
+        self.again = nn.Linear(FEATURES, CLASSES)
+        self.again.weight = self.back.weight
+
+    def forward(self, x):
+        return self.again(torch.tanh(self.there(torch.tanh(self.back(x.mean(1))))))
+
+
 LAYERS = {
     "LSTM": lambda: Reader(nn.LSTM(FEATURES, 4, batch_first=True)),
     "LSTM both ways": lambda: Reader(nn.LSTM(FEATURES, 4, batch_first=True, bidirectional=True), 8),
@@ -115,6 +128,7 @@ LAYERS = {
     "dropout switched off": lambda: flat(linear(), nn.Dropout(0.5)).eval(),
     "BatchNorm switched off": lambda: flat(nn.BatchNorm1d(STEPS * FEATURES), linear()).eval(),
     "positions": Positions,
+    "tied": Tied,
 }
 
 
@@ -214,6 +228,8 @@ def test_a_client_learns_the_same_alone_and_among_others(name, counts, batch_siz
         (Then(lambda found: found * np.random.rand()), "^Then answers the same points in two"),  # noqa: NPY002
         # parameters that would not be learned
         (Then(lambda found: found).requires_grad_(False), r"^layer\.weight of Then asks for no"),
+        # data that would be changed
+        (flat(nn.ReLU(inplace=True), linear()), "^Sequential changes its inputs in place"),
         # answers of another form
         (Then(lambda found: (found, found)), "^Then answers tuple for n = 2"),
         (Then(lambda found: found[:, 0].squeeze()), r"^Then answers shape \(\) for n = 1"),

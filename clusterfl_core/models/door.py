@@ -125,7 +125,7 @@ def _called(name, part):
 
 def _asked(model, x):
     try:
-        found = model(x)
+        found = model(given := x.clone())
     except _Drew as draw:
         raise ValueError(
             f"{draw} draws random numbers while it computes, and a seed would mean nothing; take "
@@ -142,6 +142,10 @@ def _asked(model, x):
         raise ValueError(
             f"{type(model).__name__} answers {what} for n = {len(x)}, it must be one tensor "
             "[n, classes] or [n]"
+        )
+    if not torch.equal(given, x):
+        raise ValueError(
+            f"{type(model).__name__} changes its inputs in place, which are the clients' data"
         )
     return found
 
