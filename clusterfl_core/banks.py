@@ -22,7 +22,9 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
-from clusterfl_core.randomness import INITIALIZATION, generator
+from clusterfl_core.randomness import INITIALIZATION, drawing_from, generator
+
+__all__ = ["Bank", "finite", "fitted", "widest"]
 
 
 @dataclass(frozen=True)
@@ -48,6 +50,8 @@ class Bank:
     def __post_init__(self):
         needed = {name: tuple(p.shape) for name, p in self.model.named_parameters()}
         got = {name: tuple(tensor.shape[1:]) for name, tensor in self.tensors.items()}
+        if not needed:
+            raise ValueError(f"{type(self.model).__name__} has no parameters to learn")
         if needed != got:
             raise ValueError(f"the model has parameters {needed}, the bank holds {got}")
         if len({len(tensor) for tensor in self.tensors.values()}) != 1:
@@ -55,46 +59,31 @@ class Bank:
 
     @classmethod
     def initialize(cls, model, count, generator):
-        """Draw fresh models.
+        """Draw ``count`` (k) fresh models, each from a seed that ``generator`` gives.
 
-        Each part of the model is drawn by its own ``reset_parameters``, which for PyTorch's
-        layers is PyTorch's default initialisation. ``model`` itself is left unchanged.
-
-        Parameters
-        ----------
-        model : torch.nn.Module
-        count : int
-            k, the number of models.
-        generator : torch.Generator
-            Source of one seed a model.
+        Each part of the model is drawn by its own ``reset_parameters`` after the parts inside it,
+        as PyTorch does when it builds a layer. ``model`` and torch's global generator stay as they
+        are.
 
         Raises
         ------
         ValueError
-            If a part of the model has parameters but no ``reset_parameters``: all models would
-            then begin with the same ones.
+            If no ``reset_parameters`` draws a parameter: all models would begin with the same one;
+            or if one draws from a generator that is not torch's, so that a seed means nothing.
         """
-        for name, part in model.named_modules():
-            own = [parameter for parameter, _ in part.named_parameters(recurse=False)]
-            if own and not hasattr(part, "reset_parameters"):
+        seeds = torch.randint(2**62, (count,), generator=generator).tolist()
+        *rows, again = [_drawn(model, seed) for seed in [*seeds, seeds[0]]]
+        for name, tensor in again.items():
+            if not torch.equal(tensor, rows[0][name]):
                 raise ValueError(
-                    f"{name or 'the model'} ({type(part).__name__}) has the parameters {own} but "
-                    "no method reset_parameters that draws them"
+                    f"{name} of {type(model).__name__} is drawn from a generator that is not "
+                    "torch's (NumPy's, Python's?), so that a seed means nothing"
                 )
-        rows = []
-        for seed in torch.randint(2**62, (count,), generator=generator).tolist():
-            fresh = copy.deepcopy(model)
-            with torch.random.fork_rng(devices=[]):
-                torch.manual_seed(seed)
-                for part in fresh.modules():
-                    if hasattr(part, "reset_parameters"):
-                        part.reset_parameters()
-            rows.append({name: p.detach() for name, p in fresh.named_parameters()})
-        return cls(model, {name: torch.stack([row[name] for row in rows]) for name in rows[0]})
+        return cls(model, {name: torch.stack([row[name] for row in rows]) for name in again})
 
     @classmethod
     def fresh(cls, model, count, seed):
-        """The models with which a run of this seed begins."""
+        """The ``count`` models with which a run of this seed begins."""
         return cls.initialize(model, count, generator(INITIALIZATION, seed))
 
     @classmethod
@@ -121,8 +110,7 @@ class Bank:
         if any(new[name].shape[1:] != tensor.shape[1:] for name, tensor in self.tensors.items()):
             return Bank(self.model, new)  # which says what does not fit
         made = object.__new__(Bank)  # names and shapes are this bank's: nothing is to be checked
-        object.__setattr__(made, "model", self.model)
-        object.__setattr__(made, "tensors", new)
+        vars(made).update(model=self.model, tensors=new)
         return made
 
     def take(self, rows):
@@ -136,53 +124,26 @@ class Bank:
     def mean(self, weights=None):
         """Average of the models, as a bank of one.
 
-        Parameters
-        ----------
-        weights : Tensor [k], optional
-            Non-negative, not all zero; they are normalised to sum to one. Default: equal weights.
-
-        Raises
-        ------
-        ValueError
-            If there is no model to average, or the weights sum to zero.
+        The weights (Tensor [k], not negative; default: equal ones) are normalised to sum to one;
+        ValueError if they sum to zero or there is no model.
         """
-        if weights is None:
-            weights = torch.ones(len(self))
+        weights = torch.ones(len(self)) if weights is None else weights
         if not weights.sum() > 0:
             raise ValueError(f"the weights of {len(self)} models must sum to more than zero")
         shares = weights.to(self.dtype) / weights.sum()
         return self.map(lambda tensor: torch.tensordot(shares.to(tensor), tensor, dims=1)[None])
 
     def sums(self, groups, count, weights=None, onto=None):
-        """Sums of the models of each group, in the widest floating type of their device.
+        """A bank of ``count`` sums, of the models of each group, in their device's widest type.
 
-        On a CPU the models are added one after another in their order, so the sums do not depend
-        on how the models were cut into parts. On a GPU a matrix product adds them, faster and in
-        an order of its own.
-
-        Parameters
-        ----------
-        groups : LongTensor [k]
-            Group of each model, 0, ..., count - 1.
-        count : int
-            Number of groups.
-        weights : Tensor [k], optional
-            Factor of each model.
-        onto : Bank, optional
-            Sums to which these are added, in place.
-
-        Returns
-        -------
-        Bank
-            ``count`` sums.
+        ``groups`` (LongTensor [k]) names each model's group, ``weights`` (Tensor [k]) its factor;
+        they are added in place to the sums ``onto``, if there are any. On a CPU the models are
+        added one after another in their order, so the sums do not depend on how the models were cut
+        into parts. On a GPU a matrix product adds them, faster and in an order of its own.
         """
         if onto is None:
-
-            def zeros(tensor):
-                shape = (count, *tensor.shape[1:])
-                return torch.zeros(shape, dtype=widest(tensor.device), device=tensor.device)
-
-            onto = self.map(zeros)
+            wide = widest(next(iter(self.tensors.values())).device)
+            onto = self.map(lambda t: t.new_zeros((count, *t.shape[1:]), dtype=wide))
         for name, tensor in self.tensors.items():
             total = onto.tensors[name]
             if tensor.device.type != "cpu":
@@ -201,12 +162,8 @@ class Bank:
 
     def unflatten(self, rows):
         """The inverse of :meth:`flatten`: a bank of this architecture from rows [k, p]."""
-        parts = rows.split([tensor[0].numel() for tensor in self.tensors.values()], 1)
-        shaped = {
-            name: part.reshape(len(rows), *tensor.shape[1:])
-            for (name, tensor), part in zip(self.tensors.items(), parts, strict=True)
-        }
-        return Bank(self.model, shaped)
+        parts = iter(rows.split([tensor[0].numel() for tensor in self.tensors.values()], 1))
+        return self.map(lambda tensor: next(parts).reshape(len(rows), *tensor.shape[1:]))
 
     def distances(self, other):
         """Euclidean distances between all models of two banks: Tensor [k, k']."""
@@ -224,6 +181,30 @@ class Bank:
         """Bytes of the parameters of one model, or of those with these names only."""
         counted = self.tensors.values() if names is None else [self.tensors[n] for n in names]
         return sum(tensor[0].numel() * tensor.element_size() for tensor in counted)
+
+
+def _drawn(model, seed):
+    """Fresh parameters of one model, by name."""
+    fresh, source = copy.deepcopy(model).cpu(), torch.Generator().manual_seed(seed)
+
+    def draw(part):
+        own = getattr(part, "reset_parameters", getattr(part, "_reset_parameters", None))
+        if own is not None:
+            own()
+
+    with torch.no_grad():
+        for parameter in fresh.parameters():
+            parameter.fill_(torch.nan)  # what is still NaN afterwards was not drawn
+    with drawing_from(source):
+        fresh.apply(draw)
+    for name, part in fresh.named_modules():
+        own = [n for n, p in part.named_parameters(recurse=False) if p.isnan().any()]
+        if own:
+            raise ValueError(
+                f"{name or 'the model'} ({type(part).__name__}) has the parameters {own} but no "
+                "method reset_parameters that draws them"
+            )
+    return {name: parameter.detach() for name, parameter in fresh.named_parameters()}
 
 
 def fitted(tensor, device):

@@ -1,4 +1,8 @@
-"""Settings at the door: a number as Python's own, or one sentence that says what is wrong."""
+"""Settings at the door: a number as Python's own, or one sentence that says what is wrong.
+
+>>> whole("clusters", 4.0), share("participation", 1)
+(4, 1.0)
+"""
 
 import numpy as np
 
@@ -37,13 +41,6 @@ def share(name, value):
     return number(name, value, "(0, 1]")
 
 
-def _float(name, value):
-    try:
-        return float("no" if isinstance(value, bool | np.bool_ | str | bytes) else value)
-    except (TypeError, ValueError, RuntimeError, OverflowError):
-        raise ValueError(f"{name} must be a number, got {value!r}") from None
-
-
 def among(name, value, clients):
     """Refuse a number that exceeds the number of clients."""
     if value is not None and value > clients:
@@ -54,3 +51,10 @@ def keep(settings, **values):
     """Set fields of a frozen dataclass, in its ``__post_init__``."""
     for name, value in values.items():
         object.__setattr__(settings, name, value)
+
+
+def _float(name, value):
+    try:
+        return float("no" if isinstance(value, bool | np.bool_ | str | bytes) else value)
+    except (TypeError, ValueError, RuntimeError, OverflowError):
+        raise ValueError(f"{name} must be a number, got {value!r}") from None

@@ -1,18 +1,12 @@
-"""Clients, the federation they form, and what travels between them and the server.
+"""Clients and the federation they form.
 
 A *client* holds data that never leaves it. A *federation* is m clients, a second group of
 clients kept for testing, and, where the data was made by us, the truth about the hidden
 clusters. Algorithms read ``federation.train`` only; the truth is for evaluation.
 
-A round is a conversation of one or more round trips: the server sends :class:`Jobs` (which clients
-work, on which models), the clients answer with :class:`Replies` (trained models or gradients, and
-a few numbers). Neither holds data of a client.
-
 Clients may hold different numbers of points. Their data is padded to one length, so that many
 clients are one tensor: ``x`` is [m, n_max, ...], ``counts`` says how many rows of each are real.
 
-Examples
---------
 >>> import torch
 >>> from clusterfl_core.clients import Clients
 >>> xs, ys = [torch.rand(3, 2), torch.rand(1, 2)], [torch.ones(3), torch.ones(1)]
@@ -24,23 +18,26 @@ Examples
 """
 
 import hashlib
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 
 from clusterfl_core.banks import fitted
+from clusterfl_core.check import whole
+
+__all__ = ["Clients", "Federation"]
 
 
 @dataclass(frozen=True)
 class Clients:
-    """The data of m clients, padded to one length.
+    """The data of m clients, padded to one length; tensors, arrays or lists.
 
     Parameters
     ----------
     x : Tensor [m, n_max, ...]
         Inputs. uint8 images stay bytes until they are used; see :meth:`inputs`.
     y : Tensor [m, n_max]
-        Labels (int64) or responses (floating).
+        Labels (whole numbers of any type, kept as int64) or responses (floating).
     counts : LongTensor [m]
         Number of real points of each client, at least 1; rows beyond are padding.
     ids : LongTensor [m], optional
@@ -49,7 +46,7 @@ class Clients:
     Raises
     ------
     ValueError
-        If shapes disagree, a client is empty, or a count exceeds the rows.
+        If something is no array of numbers, shapes disagree, or a client has no or too many points.
     """
 
     x: torch.Tensor
@@ -58,28 +55,35 @@ class Clients:
     ids: torch.Tensor = None
 
     def __post_init__(self):
-        if self.ids is None:
-            object.__setattr__(self, "ids", torch.arange(len(self.counts)))
-        m, rows = len(self.counts), self.y.shape[1] if self.y.ndim > 1 else 0
-        if len(self.x) != m or len(self.y) != m or len(self.ids) != m:
+        counts = _wholes("counts", self.counts)
+        ids = torch.arange(len(counts)) if self.ids is None else _wholes("ids", self.ids)
+        x, y = _numbers("x", self.x), _numbers("y", self.y)
+        m, rows = len(counts), y.shape[1] if y.ndim > 1 else 0
+        if len(x) != m or len(y) != m or len(ids) != m:
             raise ValueError(
-                f"x, y, counts and ids must describe the same clients, got {len(self.x)}, "
-                f"{len(self.y)}, {m} and {len(self.ids)} of them"
+                f"x, y, counts and ids must describe the same clients, got {len(x)}, {len(y)}, {m} "
+                f"and {len(ids)} of them"
             )
-        if self.x.ndim < 2 or self.x.shape[1] != rows:
+        if y.ndim > 2:
             raise ValueError(
-                "x must be [m, n_max, ...] and y [m, n_max], got shapes "
-                f"{tuple(self.x.shape)} and {tuple(self.y.shape)}"
+                f"y must be [m, n_max], one number a point, got shape {tuple(y.shape)}; if its "
+                "last axis is one-hot take y.argmax(-1), if it has length 1 take y[..., 0]"
             )
-        if m and int(self.counts.min()) < 1:
-            empty = self.ids[self.counts < 1].tolist()
-            raise ValueError(f"every client needs at least one point; client {empty[0]} has none")
-        if m and int(self.counts.max()) > rows:
-            raise ValueError(f"counts go up to {int(self.counts.max())} but x has {rows} rows")
+        if x.ndim < 2 or x.shape[1] != rows:
+            shapes = f"{tuple(x.shape)} and {tuple(y.shape)}"
+            raise ValueError(f"x must be [m, n_max, ...] and y [m, n_max], got shapes {shapes}")
+        if m and int(counts.min()) < 1:
+            none = int(ids[counts < 1][0])
+            raise ValueError(f"every client needs at least one point; client {none} has none")
+        if m and int(counts.max()) > rows:
+            raise ValueError(f"counts go up to {int(counts.max())} but x has {rows} rows")
+        y = y if y.is_floating_point() else y.to(torch.int64)
+        vars(self).update(x=x, y=y, counts=counts, ids=ids)
 
     @classmethod
     def from_lists(cls, xs, ys):
         """Pad one (x [n_i, ...], y [n_i]) pair a client, in the order of their ids."""
+        xs, ys = ([_numbers(name, one) for one in some] for name, some in (("xs", xs), ("ys", ys)))
         counts = torch.tensor([len(y) for y in ys])
         if len(xs) != len(ys) or any(len(x) != len(y) for x, y in zip(xs, ys, strict=False)):
             raise ValueError("xs and ys must hold the same clients with the same numbers of points")
@@ -100,11 +104,16 @@ class Clients:
 
     def take(self, rows):
         """The clients in these rows (not ids), in this order; the padded length stays."""
-        return Clients(self.x[rows], self.y[rows], self.counts[rows], self.ids[rows])
+        return self._map(lambda tensor: tensor[rows])
 
     def to(self, device):
         """The same clients on another device."""
-        return Clients(*(fitted(t, device) for t in (self.x, self.y, self.counts, self.ids)))
+        return self._map(lambda tensor: fitted(tensor, device))
+
+    def _map(self, function):
+        made = object.__new__(Clients)  # of what was checked: nothing is to be checked again
+        vars(made).update({name: function(tensor) for name, tensor in vars(self).items()})
+        return made
 
     def inputs(self, dtype=torch.float32):
         """X as numbers a model takes: bytes become fractions in [0, 1], floats change dtype."""
@@ -130,64 +139,63 @@ class Federation:
         Test clients need not be the training clients: IFCA's Table 1 tests on new ones.
     clusters, test_clusters : LongTensor [m], [m_test], optional
         True cluster of each client, where it is known. Only evaluation reads them.
-    classes : int
-        Number of classes, or 0 for regression.
+    classes : int, optional
+        Number of classes, or 0 for regression. Default: 0 where y is floating; where it is whole
+        numbers, one more than the largest label.
     name : str
         What the data is, in words.
 
     Raises
     ------
     ValueError
-        If there are no clients, labels lie outside the classes (those of the padding too, since
-        losses are computed there before they are dropped), the training clients' ids are not
-        0, ..., m - 1, or the truth does not fit the clients.
+        If there are no clients, numbers are not finite or labels none of the classes (in the
+        padding too: losses are computed there before they are dropped), the training clients' ids
+        are not 0, ..., m - 1, or the truth does not fit the clients.
     """
 
     train: Clients
     test: Clients
     clusters: torch.Tensor = None
     test_clusters: torch.Tensor = None
-    classes: int = 0
+    classes: int = None
     name: str = "clients"
     truth: dict = field(default_factory=dict)
 
     def __post_init__(self):
-        for part, clients in (("train", self.train), ("test", self.test)):
+        parts = {"train": self.train, "test": self.test}
+        for part, clients in parts.items():
             if not len(clients):
                 raise ValueError(f"{part} needs at least one client, got none")
-            if self.classes:
-                labels = clients.y
-                if int(labels.min()) < 0 or int(labels.max()) >= self.classes:
-                    raise ValueError(
-                        f"{part} labels go from {int(labels.min())} to {int(labels.max())}, "
-                        f"allowed are 0 to {self.classes - 1}"
-                    )
-        if not torch.equal(self.train.ids.cpu(), torch.arange(len(self.train))):
-            raise ValueError(
-                f"train needs the ids 0 to {len(self.train) - 1} in order, "
-                f"got {self.train.ids.tolist()[:10]}"
-            )
-        for name, truth, clients in (
-            ("clusters", self.clusters, self.train),
-            ("test_clusters", self.test_clusters, self.test),
-        ):
-            if truth is not None and len(truth) != len(clients):
-                raise ValueError(f"{name} names {len(truth)} clients, there are {len(clients)}")
+            _finite(part, clients)
+        if self.classes is None:
+            labels = not any(one.y.is_floating_point() for one in parts.values())
+            vars(self)["classes"] = int(1 + max(c.y.max() for c in parts.values())) if labels else 0
+        vars(self)["classes"] = whole("classes", self.classes, 0)
+        vars(self).update({p: _labelled(p, one, self.classes) for p, one in parts.items()})
+        ids, m = self.train.ids.tolist(), len(self.train)
+        if ids != list(range(m)):
+            raise ValueError(f"train needs the ids 0 to {m - 1} in order, got {ids[:10]}")
+        for name, clients in (("clusters", self.train), ("test_clusters", self.test)):
+            if getattr(self, name) is not None:
+                truth = vars(self)[name] = _wholes(name, getattr(self, name))
+                if len(truth) != len(clients):
+                    raise ValueError(f"{name} names {len(truth)} clients, there are {len(clients)}")
+                if int(truth.min()) < 0:
+                    raise ValueError(f"{name} must not be negative, got {int(truth.min())}")
 
     def __len__(self):
         return len(self.train)
 
     def __str__(self):
-        counts, test = self.train.counts, self.test.counts
-        lines = [
-            f"{self.name}: {len(self.train)} training clients with "
-            f"{_span(counts)} points each, {len(self.test)} test clients with {_span(test)}"
-        ]
-        if self.clusters is not None:
-            sizes = torch.bincount(self.clusters).tolist()
-            several = f"{len(sizes)} hidden clusters of {sizes} clients"
-            lines.append(several if len(sizes) > 1 else "no hidden clusters: one for all clients")
-        return "\n".join(lines)
+        words = (
+            f"{self.name}: {len(self.train)} training clients with {_span(self.train.counts)} "
+            f"points each, {len(self.test)} test clients with {_span(self.test.counts)}"
+        )
+        if self.clusters is None:
+            return words
+        sizes = self.clusters.unique(return_counts=True)[1].tolist()
+        several = f"{len(sizes)} hidden clusters of {sizes} clients"
+        return f"{words}\n{several if sizes[1:] else 'no hidden clusters: one for all clients'}"
 
     def fingerprint(self):
         """A short hash of all data: two federations agree in it only if their data is equal.
@@ -195,18 +203,70 @@ class Federation:
         The true clusters count as data, for records of a run depend on them.
         """
         digest = hashlib.blake2b(str(self.classes).encode(), digest_size=16)
-        tensors = [self.clusters, self.test_clusters]
-        for clients in (self.train, self.test):
-            tensors += [clients.x, clients.y, clients.counts, clients.ids]
-        for tensor in tensors:
+        data = [*vars(self.train).values(), *vars(self.test).values()]
+        for tensor in [self.clusters, self.test_clusters, *data]:
             if tensor is None:
                 digest.update(b"unknown")
                 continue
             digest.update(str((tuple(tensor.shape), tensor.dtype)).encode())
-            digest.update(tensor.contiguous().numpy().tobytes())
+            digest.update(tensor.cpu().contiguous().view(torch.uint8).numpy().tobytes())
         return digest.hexdigest()
 
 
 def _span(counts):
     low, high = int(counts.min()), int(counts.max())
     return str(low) if low == high else f"{low} to {high}"
+
+
+def _numbers(name, given):
+    """What was given as a tensor of plain numbers."""
+    try:
+        found = given.detach() if isinstance(given, torch.Tensor) else torch.tensor(given)
+    except (TypeError, ValueError, RuntimeError, OverflowError):
+        found = torch.zeros((), dtype=torch.complex64)
+    if found.is_complex() or found.layout != torch.strided or not found.ndim:
+        raise ValueError(
+            f"{name} must be an array of plain numbers, got {type(given).__name__}; clients of "
+            "different sizes are padded by Clients.from_lists"
+        )
+    return found
+
+
+def _wholes(name, given):
+    """What was given as one int64 a client."""
+    found = _numbers(name, given)
+    numbers = found.to(torch.int64)
+    if found.ndim != 1 or not torch.equal(numbers.to(found.dtype), found):
+        raise ValueError(f"{name} must be one whole number a client, got {found[:9].tolist()}")
+    return numbers
+
+
+def _finite(part, clients):
+    """Name the first point of which a number is NaN or infinite."""
+    for name in ("x", "y"):
+        values = getattr(clients, name)
+        if values.is_floating_point() and not (sound := values.isfinite()).all():
+            _blame(f"{part} {name} must be finite", clients, values, ~sound)
+
+
+def _labelled(part, clients, classes):
+    """The same clients with labels as int64, or with responses as floating-point numbers."""
+    y, label = clients.y, clients.y.to(torch.int64)
+    if not classes:
+        return clients if y.is_floating_point() else replace(clients, y=y.to(torch.float32))
+    if not torch.equal(label.to(y.dtype), y):
+        _blame(f"{part} y must be whole numbers, for they are labels", clients, y, label != y)
+    low, high = int(y.min()), int(y.max())
+    if low < 0 or high >= classes:
+        raise ValueError(f"{part} labels go from {low} to {high}, allowed are 0 to {classes - 1}")
+    return replace(clients, y=label)
+
+
+def _blame(sentence, clients, values, wrong):
+    """Refuse data [m, n, ...] and name its first wrong point."""
+    row, point, *where = wrong.nonzero()[0].tolist()
+    padding = " (padding)" if point >= int(clients.counts[row]) else ""
+    raise ValueError(
+        f"{sentence}, client {int(clients.ids[row])} has {values[(row, point, *where)].item()} in "
+        f"point {point}{padding}"
+    )

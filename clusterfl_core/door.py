@@ -13,7 +13,6 @@ from dataclasses import is_dataclass
 
 import torch
 
-from clusterfl_core import compute
 from clusterfl_core.banks import Bank
 from clusterfl_core.clients import Federation
 from clusterfl_core.contract import Jobs, Replies, State
@@ -55,7 +54,6 @@ def admit(algorithm, federation, seed, rounds, *, rehearse=True):
         raise TypeError(f"{kind} is no algorithm: it has no {what} (see clusterfl_core.contract)")
     if not isinstance(getattr(algorithm, "model", None), torch.nn.Module):
         raise TypeError(f"{kind}.model must be a torch.nn.Module, got {_kind(algorithm, 'model')}")
-    compute.check_model(algorithm.model)
     if not (is_dataclass(algorithm) and type(algorithm).__dataclass_params__.frozen):
         raise TypeError(f"{kind} must be a frozen dataclass: its settings say what a run was")
     state = algorithm.init(federation, seed)

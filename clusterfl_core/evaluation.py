@@ -14,7 +14,7 @@ Examples
 import numpy as np
 import torch
 
-from clusterfl_core import compute
+from clusterfl_core import compute, models
 from clusterfl_core.matching import best_matching
 from clusterfl_core.similarity import cross_similarity, optimal_bipartition
 
@@ -156,7 +156,7 @@ def quality(found, state, federation, clients):
     if federation.classes:
         points = (found.argmax(-1) == clients.y).to(torch.float64)
     else:
-        points = compute.point_loss(state.bank.model)(found, clients.y).to(torch.float64)
+        points = models.point_loss(state.bank.model)(found, clients.y).to(torch.float64)
     return compute.masked_mean(points, clients.mask())
 
 

@@ -1,63 +1,73 @@
-"""Random numbers by name: each use draws from a stream of its own.
+"""Random numbers by name: each use draws from a stream of its own, never from torch's global one.
 
-A stream is named by a key: which use it is, the seed of the run, then what the numbers are for,
-for example round and client. Equal keys give equal numbers on any machine, whoever else takes part.
+A stream is named by a key: which use it is, the seed of the run, then what the numbers are for, for
+example round and client. Equal keys give equal numbers on any machine, whoever else takes part. An
+algorithm of your own names its streams in words:
 
-Examples
---------
 >>> import torch
 >>> from clusterfl_core.randomness import generator
->>> one, again = (torch.rand(1, generator=generator(7, 0, 3)) for _ in range(2))
+>>> seed, round, client = 0, 3, 7
+>>> one, again = (torch.rand(1, generator=generator("noise", seed, round, client)) for _ in "ab")
 >>> bool(one == again)
 True
 """
 
+import hashlib
+
 import numpy as np
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
-# Streams of random numbers: the first word of a key, so that two uses never share numbers.
+from clusterfl_core.check import whole
+
+__all__ = ["BATCHES", "INITIALIZATION", "PARTICIPATION", "POPULATION", "SECRET", "SELECTION"]
+__all__ += ["drawing_from", "generator", "participants"]
+
+# The streams of this package: the first word of a key, so that two uses never share numbers.
 INITIALIZATION, PARTICIPATION, BATCHES, POPULATION, SELECTION = range(5)
-SECRET = 1 << 16  # which only clients draw from
+SECRET = 1 << 16  # what CFL's clients know and the server does not
 
 
 def generator(*key):
-    """A random generator that depends on the whole key and on nothing else.
+    """A generator (``torch.Generator``, on the CPU) that depends on the whole key and nothing else.
 
-    Parameters
-    ----------
-    *key : int
-        Non-negative integers: a stream (one of the constants above), the seed, then what the
-        numbers are for, for example round and client.
-
-    Returns
-    -------
-    torch.Generator
-        On the CPU. Equal keys give equal numbers, whichever other clients take part and
-        whichever machine a client runs on.
+    The key is a stream (a constant above, or words of your own, hashed alike everywhere), the seed,
+    then whole numbers, not negative, that say what the numbers are for.
     """
-    word = np.random.SeedSequence([int(part) for part in key]).generate_state(1, np.uint64)[0]
+    parts = [_number(part) if isinstance(part, str) else whole("key", part, 0) for part in key]
+    word = np.random.SeedSequence(parts).generate_state(1, np.uint64)[0]
     return torch.Generator().manual_seed(int(word >> 1))
+
+
+def _number(words):
+    return int.from_bytes(hashlib.blake2b(words.encode(), digest_size=16).digest(), "little")
 
 
 def participants(key, clients, participation):
     """M_t, the random subset of clients that takes part in a round (IFCA, Algorithm 1, line 4).
 
-    Parameters
-    ----------
-    key : tuple of int
-        (seed, round).
-    clients : int
-        m, the number of all clients.
-    participation : float
-        Fraction of the clients, in (0, 1]. At least one client takes part.
-
-    Returns
-    -------
-    LongTensor [b]
-        Client ids in ascending order.
+    ``key`` is (seed, round). The fraction ``participation`` in (0, 1] of the m ``clients`` is
+    drawn, at least one: LongTensor [b] of ids, ascending.
     """
     chosen = max(1, round(participation * clients))
     if chosen == clients:
         return torch.arange(clients)
     order = torch.randperm(clients, generator=generator(PARTICIPATION, *key))
     return order[:chosen].sort().values
+
+
+class drawing_from(TorchDispatchMode):
+    """Inside it, whatever this thread draws with torch comes from one generator, not the global."""
+
+    def __init__(self, source):
+        super().__init__()
+        self.source = source
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        given = kwargs or {}
+        if torch.Tag.nondeterministic_seeded not in function.tags or given.get("generator"):
+            return function(*args, **given)
+        try:
+            return function.overloadpacket(*args, **given | {"generator": self.source})
+        except (RuntimeError, TypeError) as error:
+            raise ValueError(f"{function} cannot draw from a generator of its own") from error

@@ -1,26 +1,17 @@
-"""The client's side: losses, gradients and local training, for many clients at once.
+"""Local training, of many clients at once as a loop over them would do it one after another.
 
-Every function takes the data of b clients and a bank of models, and does for all of them what a
-loop over clients would do one after another. Client i's loss is the MEAN over its own n_i points,
+Client i's loss is the MEAN over its own n_i points, F_i(theta) = (1 / n_i) sum_l f(theta; z_il), so
+a client with more points does not count more inside its own loss.
 
-    F_i(theta) = (1 / n_i) sum_l f(theta; z_il),
-
-so a client with more points does not count more inside its own loss.
-
-Examples
---------
 Two clients, one point each, and the models (1, 0) and (0, 1) of linear regression:
 
 >>> import torch
 >>> from clusterfl_core.banks import Bank
 >>> from clusterfl_core.clients import Clients
->>> from clusterfl_core.compute import loss_matrix
->>> from clusterfl_core.solvers import LocalSGD
 >>> from clusterfl_core.models import LinearRegression
+>>> from clusterfl_core.solvers import LocalSGD
 >>> bank = Bank(LinearRegression(2), {"theta": torch.eye(2)})
->>> clients = Clients(torch.eye(2)[:, None], torch.tensor([[1.0], [3.0]]), torch.tensor([1, 1]))
->>> loss_matrix(bank, clients).tolist()
-[[0.0, 1.0], [9.0, 4.0]]
+>>> clients = Clients(torch.eye(2)[:, None], [[1.0], [3.0]], counts=[1, 1])
 >>> LocalSGD(steps=1, step_size=0.5).train(bank, clients, key=(0, 0)).tensors["theta"].tolist()
 [[1.0, 0.0], [0.0, 3.0]]
 """
@@ -32,8 +23,13 @@ from itertools import repeat
 import torch
 
 from clusterfl_core import compute
+from clusterfl_core.check import positive, share, whole
 from clusterfl_core.compute import client_gradients, column, point_factors
 from clusterfl_core.randomness import BATCHES, generator
+
+__all__ = ["LocalAdam", "LocalSGD", "LocalSolver"]
+
+_WHOLE = ("steps", "batch_size", "epochs")
 
 
 @dataclass(frozen=True)
@@ -46,26 +42,26 @@ class LocalSolver:
     Parameters
     ----------
     steps : int, optional
-        tau, the number of steps in a round. Give ``steps`` or ``epochs``, not both; with neither
-        there is one step.
+        tau, the number of steps in a round, at least 1. Give ``steps`` or ``epochs``, not both;
+        with neither there is one step.
     step_size : float
-        gamma.
+        gamma, positive.
     batch_size : int, optional
-        Points a step. None takes all points of the client (no randomness). Otherwise a client
-        goes through its points in a random order, B at a time, and shuffles anew when through; the
-        last batch of a pass holds what is left.
+        Points a step, at least 1. None takes all points of the client (no randomness). Otherwise a
+        client goes through its points in a random order, B at a time, and shuffles anew when
+        through; the last batch of a pass holds what is left.
     epochs : int, optional
         Passes over the client's own points in a round. A client with n_i points then makes
         epochs * ceil(n_i / B) steps: where clients hold different numbers of points, one that is
         through stays where it is while the others go on.
     decay : float
-        The step size of round t = 0, 1, ... is gamma decay^t (IFCA's CIFAR setting: 0.99).
+        The step size of round t = 0, 1, ... is gamma decay^t (IFCA's CIFAR setting: 0.99); in
+        (0, 1].
 
     Raises
     ------
     ValueError
-        If steps and epochs are both given, a number lies outside its bounds: steps, epochs,
-        batch_size at least 1, step_size positive, decay in (0, 1].
+        If steps and epochs are both given, or a number lies outside its bounds.
     """
 
     steps: int = None
@@ -80,17 +76,10 @@ class LocalSolver:
                 f"give steps or epochs, not both, got steps={self.steps}, epochs={self.epochs}"
             )
         if self.steps is None and self.epochs is None:
-            object.__setattr__(self, "steps", 1)
-        for name in ("steps", "epochs"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise ValueError(f"{name} must be at least 1, got {value}")
-        if not 0 < self.step_size < float("inf"):
-            raise ValueError(f"step_size must be positive and finite, got {self.step_size}")
-        if self.batch_size is not None and self.batch_size < 1:
-            raise ValueError(f"batch_size must be at least 1 or None, got {self.batch_size}")
-        if not 0 < self.decay <= 1:
-            raise ValueError(f"decay must be in (0, 1], got {self.decay}")
+            vars(self)["steps"] = 1
+        checked = {name: whole(name, getattr(self, name), none=True) for name in _WHOLE}
+        checked |= {"step_size": positive("step_size", self.step_size)}
+        vars(self).update(checked, decay=share("decay", self.decay))
 
     def train(self, bank, clients, key, pull=None, weights=None, rows=None, hidden=None):
         """Train one model a client.
@@ -109,7 +98,7 @@ class LocalSolver:
             a_i theta - t_i beside the gradient of the loss. A proximal term
             (lambda / 2) ‖theta - c‖^2 is the pull (lambda, lambda c).
         weights : Tensor [b, n_max], optional
-            Factor of each point's loss; see :func:`gradients`.
+            Factor of each point's loss; see :func:`clusterfl_core.compute.client_gradients`.
         rows : LongTensor [b], optional
             Which model of the bank each client starts from. Default: client i from model i.
         hidden : Tensor [b, n_max, h], optional
@@ -118,18 +107,12 @@ class LocalSolver:
         Returns
         -------
         Bank
-            Where each client ends.
-
-        Notes
-        -----
-        Plain full-batch descent without a pull is done in Gram form where that is less work, see
-        :func:`clusterfl_core.compute.gram_descent`; the numbers agree up to rounding.
+            Where each client ends. Plain full-batch descent without a pull is done in Gram form
+            where that is less work; the numbers agree up to rounding.
         """
         if pull is None and self.in_gram_form(bank.model, clients):
-            x, factors = (
-                clients.inputs(bank.dtype),
-                point_factors(clients.mask(), bank.dtype, weights),
-            )
+            x = clients.inputs(bank.dtype)
+            factors = point_factors(clients.mask(), bank.dtype, weights)
             rows = torch.arange(len(clients)) if rows is None else rows
             steps, rate = self.steps or self.epochs, self.rate(key[1])
             return compute.gram_descent(bank, rows, x, clients.y, factors, steps, rate, hidden)
@@ -204,10 +187,7 @@ class LocalSolver:
 class LocalSGD(LocalSolver):
     """LocalUpdate: tau steps of gradient descent on the client's own loss (IFCA, lines 18-21).
 
-    Parameters
-    ----------
-    steps, step_size, batch_size, epochs, decay
-        As in :class:`LocalSolver`.
+    Settings as in :class:`LocalSolver`.
     """
 
     def begin(self, bank):
@@ -224,14 +204,8 @@ class LocalAdam(LocalSolver):
 
     The moments start at zero in every round: a client remembers nothing between rounds but, where
     the algorithm says so, its model. (FedSoft's released code keeps each client's moments.)
+    Settings as in :class:`LocalSolver`; the step size is PyTorch's 0.001 unless given.
 
-    Parameters
-    ----------
-    steps, step_size, batch_size, epochs, decay
-        As in :class:`LocalSolver`; the step size is PyTorch's 0.001 unless given.
-
-    Notes
-    -----
     Every operation is elementwise, so a bank of b models takes the steps that
     ``torch.optim.Adam`` would take one client at a time. beta_1 = 0.9, beta_2 = 0.999,
     epsilon = 1e-8.

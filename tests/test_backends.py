@@ -11,6 +11,7 @@ from torch import nn
 
 import clusterfl_core as cf
 from clusterfl_core import compute, machine, models, simulation
+from clusterfl_core.algorithms import ifca
 from clusterfl_core.banks import Bank
 from clusterfl_core.clients import Clients
 from clusterfl_core.randomness import generator
@@ -22,10 +23,22 @@ PRECISIONS = pytest.mark.parametrize(
 )
 
 
-class Deep(nn.Module):
-    """Two hidden layers, the first of which is linear, as it says."""
+class DeepForm(models.FirstLinear):
+    """A second hidden layer behind the first; its gradients are left to autograd."""
 
-    first = "enter"
+    def after(self, tensors, hidden):
+        middle = torch.baddbmm(
+            tensors["middle.bias"][:, None], hidden.relu(), tensors["middle.weight"].mT
+        )
+        return torch.baddbmm(
+            tensors["leave.bias"][:, None], middle.tanh(), tensors["leave.weight"].mT
+        )
+
+
+class Deep(nn.Module):
+    """Two hidden layers, the first of which is linear, as its form says."""
+
+    clusterfl_form = DeepForm("enter")
 
     def __init__(self, features=12):
         super().__init__()
@@ -33,10 +46,8 @@ class Deep(nn.Module):
         self.leave = nn.Linear(5, 3)
 
     def forward(self, x):
-        return self.after(self.enter(x.flatten(1)))
-
-    def after(self, hidden):
-        return self.leave(torch.tanh(self.middle(torch.relu(hidden))))
+        hidden = torch.relu(self.enter(x.flatten(1)))
+        return self.leave(torch.tanh(self.middle(hidden)))
 
 
 class Doubled(models.MLP):
@@ -58,17 +69,6 @@ class Unbatched(nn.Module):
         return found if found.sum().item() > 1e9 else 2 * found
 
 
-class UnbatchedAfter(Deep):
-    """Begins linear, and then looks at a value."""
-
-    def forward(self, x):
-        return self.after(self.enter(x.flatten(1)))
-
-    def after(self, hidden):
-        found = super().after(hidden)
-        return found if found.sum().item() > 1e9 else 2 * found
-
-
 class Broken(nn.Module):
     """Fails however it is called."""
 
@@ -83,7 +83,7 @@ class Broken(nn.Module):
 class HalfSquares(models.LinearRegression):
     """Another loss with the same predictions."""
 
-    loss = staticmethod(lambda found, y: (found - y) ** 2 / 2)
+    clusterfl_loss = staticmethod(lambda found, y: (found - y) ** 2 / 2)
 
 
 FLAT = {
@@ -124,7 +124,7 @@ def bank_for(name, count, dtype):
 
 
 def plain_loss(module, x, y):
-    return getattr(module, "loss", models.cross_entropy)(module(x), y).mean()
+    return models.point_loss(module)(module(x), y).mean()
 
 
 def plain_descent(bank, clients, steps, rate):
@@ -171,8 +171,7 @@ def test_weights_multiply_the_loss_of_each_point(name):
     found = cf.compute.client_gradients(bank, x, clients.y, mask, weights).flatten()
     for i, n in enumerate(COUNTS):
         module = bank.module(i)
-        loss = getattr(module, "loss", models.cross_entropy)
-        points = loss(module(x[i, :n]), clients.y[i, :n])
+        points = models.point_loss(module)(module(x[i, :n]), clients.y[i, :n])
         slopes = torch.autograd.grad((weights[i, :n] * points).mean(), list(module.parameters()))
         assert close(found[i], torch.cat([s.flatten() for s in slopes]), 1e-12)
 
@@ -190,7 +189,7 @@ def test_gram_form_is_plain_descent(name, dtype, tolerance, given_first):
     factors = clients.mask() / clients.counts[:, None].to(dtype)
     hidden = None
     if given_first:
-        hidden = compute.hidden_layer(bank, x)[torch.arange(3), :, rows]
+        hidden = bank.model.clusterfl_form.hidden(bank.tensors, x)[torch.arange(3), :, rows]
     found = compute.gram_descent(bank, rows, x, y, factors, 6, 0.2, hidden).flatten()
     assert close(found, plain_descent(bank.take(rows), clients, 6, 0.2), tolerance)
 
@@ -252,15 +251,15 @@ def test_the_forward_pass_of_the_choice_is_the_first_of_the_training(monkeypatch
     algorithm = cf.IFCA(MODELS["mlp"], 4, cf.LocalSGD(5, 0.1))
     models_sent = torch.arange(4).expand(3, -1)
     jobs = cf.contract.Jobs(0, 0, clients.ids, bank, models_sent)
-    chosen = cf.ifca.estimate_identities(bank, clients)
+    chosen = ifca.estimate_identities(bank, clients)
     expected = plain_descent(bank.take(chosen), clients, 5, 0.1)
-    layers, affine = [], compute._affine
+    layers, affine = [], models.forms.affine
 
     def counted(x, weight, bias):
         layers.append(tuple(weight.shape[1:]))
         return affine(x, weight, bias)
 
-    monkeypatch.setattr(compute, "_affine", counted)
+    monkeypatch.setattr(models.forms, "affine", counted)
     found = algorithm.client_step(jobs, clients)
     assert close(found.bank.flatten(), expected, 1e-10)
     assert [shape for shape in layers if shape[1] == 12] == [(4 * 6, 12)]  # all models, once
@@ -281,20 +280,10 @@ def test_a_model_vmap_refuses_is_looped_and_said_so_once():
         cf.LocalSGD(3, 0.1).train(bank, clients, (0, 0))
 
 
-def test_a_model_vmap_refuses_after_its_first_layer_keeps_its_gram_form():
-    clients = clients_for("deep", torch.float64)
-    bank = Bank.initialize(UnbatchedAfter(), 3, generator(0)).to(torch.float64)
-    assert cf.LocalSGD(4, 0.1).in_gram_form(bank.model, clients)
-    with pytest.warns(UserWarning, match="UnbatchedAfter cannot be vectorised") as heard:
-        found = cf.LocalSGD(4, 0.1).train(bank, clients, (0, 0))
-    assert len(heard) == 1
-    assert close(found.flatten(), plain_descent(bank, clients, 4, 0.1), 1e-10)
-
-
 def test_a_fault_of_the_model_itself_is_not_hidden():
     clients = clients_for("mlp", torch.float32)
     bank = Bank.initialize(Broken(), 3, generator(0))
-    with pytest.raises(ArithmeticError, match="no answer"):
+    with pytest.raises(ValueError, match=r"Broken fails on inputs .* ArithmeticError: no answer"):
         compute.outputs(bank, clients.x)
 
 
@@ -373,7 +362,7 @@ def test_cores_compute_the_same_bits_as_one(monkeypatch, name, model):
 def test_an_error_on_another_core_reaches_the_caller(monkeypatch):
     federation = cf.populations.rotated("digits", clients=8, clusters=4)
     monkeypatch.setattr(machine, "LARGEST_CHUNK", 1)
-    monkeypatch.setattr(compute, "hidden_layer", lambda *_: 1 / 0)
+    monkeypatch.setattr(models.FirstLinear, "hidden", lambda *_: 1 / 0)
     try:
         torch.set_num_threads(2)
         with pytest.raises(ZeroDivisionError):

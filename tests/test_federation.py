@@ -252,7 +252,6 @@ def test_the_fingerprint_tells_any_two_federations_apart():
         {"test": Clients(FINE.x, last_changed(FINE.y), FINE.counts)},
         {"train": Clients(FINE.x, labels.flip(0), FINE.counts)},
         {"train": Clients(FINE.x, FINE.y, torch.tensor([1, 1]))},
-        {"train": Clients(FINE.x, FINE.y.to(torch.float64), FINE.counts)},
         {"train": Clients(FINE.x.view(torch.int32), FINE.y, FINE.counts)},
         {"test": FINE.take([1, 0])},
         {"clusters": torch.tensor([1, 0])},

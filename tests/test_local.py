@@ -329,8 +329,8 @@ def test_a_client_answers_the_same_alone_and_among_many(kind, option, batch_size
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        ({"steps": 0}, r"steps must be at least 1, got 0"),
-        ({"steps": -3}, r"steps must be at least 1, got -3"),
+        ({"steps": 0}, r"steps must be at least 1 or None, got 0"),
+        ({"steps": -3}, r"steps must be at least 1 or None, got -3"),
         ({"step_size": 0}, r"step_size must be positive and finite, got 0"),
         ({"step_size": -0.1}, r"step_size must be positive and finite, got -0\.1"),
         ({"step_size": float("inf")}, r"step_size must be positive and finite, got inf"),

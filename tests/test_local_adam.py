@@ -181,8 +181,8 @@ def test_old_ways_of_naming_the_settings_still_mean_the_same():
     [
         ({"steps": 2, "epochs": 3}, "give steps or epochs, not both, got steps=2, epochs=3"),
         ({"steps": 1, "epochs": 3}, "give steps or epochs, not both, got steps=1, epochs=3"),
-        ({"steps": 0}, "steps must be at least 1, got 0"),
-        ({"epochs": 0}, "epochs must be at least 1, got 0"),
+        ({"steps": 0}, "steps must be at least 1 or None, got 0"),
+        ({"epochs": 0}, "epochs must be at least 1 or None, got 0"),
         ({"step_size": 0.0}, "step_size must be positive and finite, got 0.0"),
         ({"step_size": float("nan")}, "step_size must be positive and finite, got nan"),
         ({"batch_size": 0}, "batch_size must be at least 1 or None, got 0"),
@@ -212,7 +212,7 @@ def test_losses_of_all_points_under_all_models(bank, clients):
 class Halved(cf.models.LinearRegression):
     """Linear regression with half the squared loss: the gradient written out is not its own."""
 
-    loss = staticmethod(lambda outputs, responses: (responses - outputs) ** 2 / 2)
+    clusterfl_loss = staticmethod(lambda outputs, responses: (responses - outputs) ** 2 / 2)
 
 
 class Through(cf.models.LinearRegression):

@@ -1,0 +1,95 @@
+"""The dense models of IFCA, with their gradients written out as products of batches."""
+
+import torch
+from torch import nn
+
+from clusterfl_core.models.forms import FirstLinear, Form, squared_error
+from clusterfl_core.models.products import affine, inner, product
+
+__all__ = ["MLP", "LinearRegression"]
+
+
+class _MLPForm(FirstLinear):
+    """ReLU, a linear layer and cross-entropy behind the first layer."""
+
+    def after(self, tensors, hidden):
+        """Logits."""
+        return affine(hidden.relu(), tensors["output.weight"], tensors["output.bias"])
+
+    def after_slopes(self, tensors, hidden, y, factors, loss):
+        """Softmax minus label, back through the linear layer and ReLU."""
+        weight, active = tensors["output.weight"], hidden.relu()
+        # Classes before points: the softmax is then vectorised over points, many times faster.
+        guess = product(weight, active.mT).add_(tensors["output.bias"][..., None]).softmax(1)
+        guess.scatter_add_(1, y[:, None], guess.new_full((), -1).expand(len(y), 1, y.shape[1]))
+        guess.mul_(factors.to(guess)[:, None])
+        slope = torch.ops.aten.threshold_backward(product(guess.mT, weight), hidden, 0)
+        return slope, {"output.weight": product(guess, active), "output.bias": guess.sum(2)}
+
+
+class _LinearForm(Form):
+    """Squared error of a linear prediction."""
+
+    def outputs(self, tensors, x):
+        """Predictions."""
+        return inner(x, tensors["theta"])
+
+    def gradients(self, tensors, x, y, factors, loss):
+        """2 X' of the residuals, each times its factor."""
+        theta = tensors["theta"]
+        slopes = 2 * factors * (inner(x, theta) - y)
+        return {"theta": inner(x.mT, slopes.to(theta))}
+
+
+class MLP(nn.Module):
+    """One hidden layer with ReLU, as in IFCA's experiments on MNIST (hidden = 200).
+
+    Parameters
+    ----------
+    inputs : int
+        Number of pixels; images are flattened.
+    hidden : int
+        Number of hidden units.
+    classes : int
+        Number of classes; the outputs are logits.
+    """
+
+    clusterfl_form = _MLPForm("hidden")
+
+    def __init__(self, inputs, hidden, classes):
+        super().__init__()
+        self.hidden = nn.Linear(inputs, hidden)
+        self.output = nn.Linear(hidden, classes)
+
+    def forward(self, x):
+        """Logits [n, classes] of images [n, ...]."""
+        return self.output(torch.relu(self.hidden(x.flatten(1))))
+
+
+class LinearRegression(nn.Module):
+    """y = <x, theta> with squared loss (IFCA, section 5.1); no intercept.
+
+    Fresh parameters are 0 or 1 with probability 1/2 each, as IFCA's section 6.1 draws them.
+
+    Parameters
+    ----------
+    features : int
+        d, the length of theta.
+    """
+
+    clusterfl_loss = staticmethod(squared_error)
+    clusterfl_form = _LinearForm()
+
+    def __init__(self, features):
+        super().__init__()
+        self.theta = nn.Parameter(torch.empty(features))
+        self.reset_parameters()
+
+    def reset_parameters(self):
+        """Draw each coordinate of theta from Bernoulli(1/2)."""
+        with torch.no_grad():
+            self.theta.bernoulli_(0.5)
+
+    def forward(self, x):
+        """Predictions [n] for x [n, d]."""
+        return x @ self.theta
