@@ -55,7 +55,7 @@ from pathlib import Path
 import torch
 from torch.nn.functional import pad
 
-from clusterfl_core import simulation
+from clusterfl_core import door, simulation
 from clusterfl_core.banks import Bank
 from clusterfl_core.contract import Jobs, Replies, Unusable
 
@@ -444,7 +444,8 @@ class Server:
         """One round trip, as :func:`clusterfl_core.simulation.play` wants it."""
         self.trips += 1
         self.greet(self.timeout)
-        jobs = self.algorithm.plan(state)
+        kind = type(self.algorithm).__name__
+        jobs = door.check_jobs(kind, self.algorithm.plan(state), self.clients)
         answers, before = self.ask(jobs), len(self.missing)
         whole = {}
         for client in jobs.clients.tolist():
@@ -466,11 +467,16 @@ class Server:
                 self.holds[client] = (self.nodes[client], names)
         after = None
         while parts and after is None:
+            one = jobs.take((jobs.clients == parts[0].clients).nonzero()[:, 0])
+            door.check_replies(kind, parts[0], one)  # the others have the same form
             try:
                 after = self.algorithm.absorb(state, iter(parts))
             except Unusable as error:  # the others' answers are absorbed without it
+                rest = [part for part in parts if int(part.clients) != error.client]
+                if len(rest) == len(parts):
+                    raise
                 self.miss(error.client, error.why)
-                parts = [part for part in parts if int(part.clients) != error.client]
+                parts = rest
         if after is None:
             why = "; ".join(f"client {m['client']} {m['why']}" for m in self.missing[before:])
             raise RuntimeError(
