@@ -5,7 +5,7 @@ PRESET ?= paper
 SEEDS ?= 0
 HOUSE = $(PYTHON) tools/house.py
 
-.PHONY: help book test test-colab test-grading test-deployment assignments grade results bench serve repository clean
+.PHONY: help book test test-colab test-grading test-long test-deployment assignments grade results bench serve repository clean
 help: ## Say what each target does
 	@sed -n 's/^\([a-z-]*\):.*## /make \1: /p' Makefile
 
@@ -20,6 +20,9 @@ test-colab: ## Run each notebook alone, from the built wheel, as on Colab
 
 test-grading: ## Hand in every typical answer to the assignments and grade them in the sandbox
 	@$(HOUSE) test-grading
+
+test-long: ## Run the tests that are too long for every change
+	@$(HOUSE) test-long
 
 test-deployment: ## Run the algorithms in Flower's own programs on this machine, and kill some
 	@$(HOUSE) test-deployment

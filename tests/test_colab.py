@@ -9,6 +9,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from importlib import metadata
@@ -22,6 +23,8 @@ pytestmark = pytest.mark.colab
 
 # What Colab runs notebooks with; these stay behind the newest by years.
 KERNEL = ["ipywidgets==7.7.1", "ipykernel==6.17.1", "ipython==7.34.0", "nbconvert"]
+PROJECT = tomllib.loads((house.ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+OWN = {f"clusterfl_core=={PROJECT['version']}"}
 DEAD_PROXY = dict.fromkeys(("http_proxy", "https_proxy", "all_proxy"), "http://127.0.0.1:9")
 
 
@@ -37,7 +40,7 @@ def run(*command, **options) -> str:
 def source(tmp_path_factory) -> Path:
     """A copy of what the package is built from, as a git repository."""
     root = tmp_path_factory.mktemp("source")
-    for name in ("pyproject.toml", "README.md", "LICENSE"):
+    for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE"):
         shutil.copy(house.ROOT / name, root)
     ignored = shutil.ignore_patterns("__pycache__", ".unfinished")
     for name in ("clusterfl_core", "book/results"):
@@ -59,7 +62,7 @@ def python(tmp_path_factory) -> Iterator[Path]:
     needed = [text for text in metadata.requires("clusterfl_core") if "extra ==" not in text]
     named = {Requirement(text).name for text in needed}
     library = [line for line in pins.splitlines() if line.split("==")[0] in named - {"ipywidgets"}]
-    run(python, "-m", "pip", "install", "-q", *library, *KERNEL)
+    house.install(python, *library, *KERNEL)
     yield python
     shutil.rmtree(root)  # gigabytes
 
@@ -76,7 +79,7 @@ def test_setup_cell_fetches_the_package_and_moves_nothing(python, source, tmp_pa
     cell = template.replace('REPOSITORY = ""', f'REPOSITORY = "{source.as_uri()}"')
     (tmp_path / "cell.py").write_text(colab + cell + "\nimport clusterfl_core\n")
     run(python, "cell.py", cwd=tmp_path)
-    assert versions(python) == before | {"clusterfl_core==0.1.0"}
+    assert versions(python) == before | OWN
 
 
 def test_wheel_brings_nothing_that_was_not_there(python, source, tmp_path):
@@ -85,7 +88,7 @@ def test_wheel_brings_nothing_that_was_not_there(python, source, tmp_path):
     run(python, "-m", "pip", "wheel", "-q", "--no-deps", "-w", tmp_path, source)
     (wheel,) = tmp_path.glob("*.whl")
     run(python, "-m", "pip", "install", "-q", wheel)
-    assert versions(python) == before | {"clusterfl_core==0.1.0"}
+    assert versions(python) == before | OWN
     assert "No broken requirements" in run(python, "-m", "pip", "check")
 
 

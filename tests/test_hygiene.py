@@ -242,3 +242,6 @@ def test_every_direct_requirement_is_pinned_exactly():
 def test_versions_agree():
     cited = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
     assert f"version: {PROJECT['version']}\n" in cited
+    assert f"\n## {PROJECT['version']}" in (ROOT / "book/changes.md").read_text(encoding="utf-8")
+    wheel = f"clusterfl_core-{PROJECT['version']}-py3"
+    assert wheel in (ROOT / "book/instructors.md").read_text(encoding="utf-8")

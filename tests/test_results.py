@@ -4,6 +4,7 @@ import json
 import math
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -351,12 +352,15 @@ def test_no_commit_is_claimed_where_there_is_none(repository, monkeypatch):
 
 def test_the_wheel_carries_the_records_and_never_writes_into_itself(tmp_path):
     root = tmp_path / "source"
-    for name in ("clusterfl_core", "book/results/06_x/.unfinished"):
-        (root / name).mkdir(parents=True)
-    for name in ("pyproject.toml", "README.md", "LICENSE"):
+    (root / "book/results/06_x/.unfinished").mkdir(parents=True)
+    for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE"):
         (root / name).write_bytes((house.ROOT / name).read_bytes())
-    for path in (house.ROOT / "clusterfl_core").glob("*.py"):
-        (root / "clusterfl_core" / path.name).write_bytes(path.read_bytes())
+    package = root / "clusterfl_core"
+    ignored = shutil.ignore_patterns("__pycache__")
+    shutil.copytree(house.ROOT / "clusterfl_core", package, ignore=ignored)
+    (package / "room" / "inner").mkdir(parents=True)
+    for folder in (package / "room", package / "room" / "inner"):
+        (folder / "__init__.py").touch()
     record = {"seed": 0, "settings": {}, "values": {"a": 1}}
     record |= {"chapter": "06_x", "experiment": "e", "data": ""}
     (root / "book/results/06_x/e-seed0.json").write_text(json.dumps(record))
@@ -365,9 +369,10 @@ def test_the_wheel_carries_the_records_and_never_writes_into_itself(tmp_path):
     subprocess.run([sys.executable, "-m", "pip", "wheel", *options, str(root)], check=True)
     (wheel,) = tmp_path.glob("*.whl")
     with zipfile.ZipFile(wheel) as parts:
-        carried = [name for name in parts.namelist() if "stored" in name]
+        carried = {name for name in parts.namelist() if "dist-info" not in name}
         parts.extractall(tmp_path / "site")
-    assert carried == ["clusterfl_core/stored/06_x/e-seed0.json"]
+    modules = {path.relative_to(root).as_posix() for path in package.rglob("*.py")}
+    assert carried == modules | {"clusterfl_core/stored/06_x/e-seed0.json"}
 
     script = """if True:
         import clusterfl_core as cf

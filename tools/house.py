@@ -5,12 +5,14 @@ own packages is run with the Python of `.venv`, which `setup` makes.
 """
 
 import argparse
+import ast
 import contextlib
 import functools
 import hashlib
 import http.server
 import json
 import os
+import platform
 import re
 import shutil
 import subprocess
@@ -30,11 +32,20 @@ BIN = VENV / ("Scripts" if os.name == "nt" else "bin")
 EXE = ".exe" if os.name == "nt" else ""
 PYTHON = BIN / f"python{EXE}"
 
+UV = "uv==0.13.9"  # installs what pip would, in a fifth of the time
+PLATFORMS = {"Linux": ["x86_64", "aarch64"], "Darwin": ["arm64"], "Windows": ["amd64"]}
+PYTHONS = (3, 11, 5), (3, 15)  # from the first, below the second
+PLATFORM_NAMES = (
+    "Python 3.11.5 to 3.14 on Linux (x86_64 or aarch64, glibc 2.28 or newer), on macOS 14 or newer"
+    " (Apple silicon only) or on Windows (x86_64)"
+)
+
 SETUP_TAGS = ["hide-input", "setup"]
 COLAB = "https://colab.research.google.com"
 BUILD_OPTIONS = ["-W", "--keep-going"]
-NBVAL_OPTIONS = ["--nbval-lax", "--nbval-current-env", "-n", "2", "--dist", "loadfile"]
-LATER = "not pages and not colab and not deployment and not grading"
+TWO = ["-n", str(min(2, os.cpu_count() or 1)), "--dist", "loadfile"]  # each takes up to 1 GB
+NBVAL_OPTIONS = ["--nbval-lax", "--nbval-current-env", "--nbval-cell-timeout", "900", *TWO]
+LATER = "not pages and not colab and not deployment and not grading and not long"
 STRIP_OPTIONS = ["--verify", "--keep-id", "--extra-keys", "metadata.language_info"]
 CHROMES = [
     "chromium",
@@ -86,6 +97,62 @@ def digest(*parts: str | Path) -> str:
     return total.hexdigest()
 
 
+def check_platform() -> None:
+    """Stop with one sentence where the pinned packages have no builds."""
+    system, machine = platform.system(), platform.machine()
+    if (
+        machine.lower() not in PLATFORMS.get(system, [])
+        or not PYTHONS[0] <= sys.version_info < PYTHONS[1]
+    ):
+        here = f"Python {platform.python_version()} on {system} ({machine})"
+        sys.exit(f"PyTorch and the book's other packages need {PLATFORM_NAMES}; this is {here}.")
+
+
+def pip_settings(python: Path) -> dict[str, str]:
+    """Return how pip is configured on this machine: the options of `pip install`, by name."""
+    command = [python, "-m", "pip", "config", "list"]
+    lines = subprocess.run(command, capture_output=True, text=True).stdout.splitlines()
+    found = {}
+    for section in ("global.", "install.", ":env:."):  # a later one counts more
+        for line in lines:
+            name, _, value = line.partition("=")
+            if name.startswith(section):
+                found[name.removeprefix(section)] = ast.literal_eval(value)
+    return found
+
+
+def uv_install(python: Path, *what: object) -> bool:
+    """Install with uv, from where pip would have taken it; return whether that was possible.
+
+    uv lies in a folder of its own inside the environment, so that the environment holds the same
+    packages as with pip.
+    """
+    folder = python.parents[1] / "uv"
+    pip = [python, "-m", "pip", "install", "-q", "--disable-pip-version-check"]
+    if not folder.exists() and subprocess.run([*pip, "--target", folder, UV]).returncode:
+        return False
+    settings = pip_settings(python)
+    options = ["--python", python, "--compile-bytecode"]
+    options += ["--index-strategy", "unsafe-best-match"]  # all indexes are equal, as for pip
+    for name in ("index-url", "extra-index-url", "find-links", "constraint"):
+        for value in settings.get(name, "").split():
+            options += [f"--{name}", value]
+    if settings.get("no-index", "").lower() in ("1", "true", "yes", "on"):
+        options.append("--no-index")
+    variables = {"PYTHONPATH": str(folder)}
+    if "cert" in settings:
+        variables["SSL_CERT_FILE"] = settings["cert"]
+    command = [python, "-m", "uv", "pip", "install", *options, *what]
+    return not subprocess.run(command, cwd=ROOT, env=os.environ | variables).returncode
+
+
+def install(python: Path, *what: object, failed: str = "") -> None:
+    """Install into an environment, with uv, or with pip where uv cannot."""
+    if not uv_install(python, *what):
+        print("uv could not install that, pip tries.", flush=True)
+        run(python, "-m", "pip", "install", "--disable-pip-version-check", *what, failed=failed)
+
+
 def installed_key() -> str:
     """Return what `.venv` depends on; a changed key means: install again."""
     files = [ROOT / name for name in ("requirements.txt", "constraints.txt", "pyproject.toml")]
@@ -97,13 +164,14 @@ def setup() -> None:
     stamp = VENV / "installed"
     if stamp.exists() and stamp.read_text() == installed_key():
         return
+    check_platform()
     with step("Installing the pinned packages in .venv"):
         if not PYTHON.exists():
             venv.create(VENV, with_pip=True)
-        pip = ["-m", "pip", "install", "--disable-pip-version-check"]
-        kept = "Installing failed, pip says why above; what was fetched is kept: run it again."
-        python(*pip, "-r", "requirements.txt", "-c", "constraints.txt", failed=kept)
-        python(*pip, "-q", "--no-deps", "--no-build-isolation", "--editable", ".", failed=kept)
+        kept = "Installing failed, the reason is above; what was fetched is kept: run it again."
+        install(PYTHON, "-r", "requirements.txt", "-c", "constraints.txt", failed=kept)
+        own = ["--no-deps", "--no-build-isolation", "--editable", "."]
+        python("-m", "pip", "install", "-q", "--disable-pip-version-check", *own, failed=kept)
         stamp.write_text(installed_key())
 
 
@@ -145,15 +213,35 @@ def clean(root: Path = ROOT) -> None:
     stamp.write_text(key)
 
 
+def execute(paths: list[Path], *options: str, root: Path = ROOT) -> None:
+    """Run notebooks with nbval, two at a time, and keep those that passed for the build.
+
+    What the build finds in its cache it does not run again.
+    """
+    settings = ["-c", ROOT / "pyproject.toml", "-p", "executed"]
+    kept = ["--keep-executed", root / "_build" / ".jupyter_cache"]
+    words = [*settings, *NBVAL_OPTIONS, *kept, *options, *paths]
+    python("-m", "pytest", *words, failed="A notebook fails: its traceback is above.")
+
+
+def unexecuted(root: Path = ROOT) -> list[Path]:
+    """Return the notebooks of the book's pages that the build would have to run."""
+    pages = [
+        path for path in map(root.joinpath, (f"{n}.ipynb" for n in contents(root))) if path.exists()
+    ]
+    command = [PYTHON, ROOT / "tools" / "executed.py", root / "_build" / ".jupyter_cache", *pages]
+    listed = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout
+    return [Path(line) for line in listed.splitlines()]
+
+
 def build_command(root: Path = ROOT) -> list[str]:
     """Return the command that builds the book: warnings and raising cells make it fail."""
     return [str(BIN / f"jupyter-book{EXE}"), "build", str(root), *BUILD_OPTIONS]
 
 
 def build() -> None:
-    """Execute the notebooks that need it and build every page from a clean `_build`."""
-    with step("Executing the notebooks and building the pages"):
-        clean()
+    """Build every page, and the assignments' two packs."""
+    with step("Building the pages"):
         run(*build_command())
     assignments()
     copies = ROOT / "_build" / "assignments" / "students.zip"
@@ -163,6 +251,10 @@ def build() -> None:
 def book() -> None:
     """Build the book and print the path to open."""
     setup()
+    clean()
+    if paths := unexecuted():
+        with step("Running the notebooks"):
+            execute(paths, "--exitfirst")
     build()
     print(f"Open {ROOT / '_build' / 'html' / 'index.html'}")
 
@@ -172,6 +264,8 @@ def serve(port: int) -> None:
     site = ROOT / "_build" / "html"
     if not (site / "index.html").exists():
         sys.exit("There is no built book yet: run `make book` (python tools/house.py book) first.")
+    if not 0 <= port <= 65535:
+        sys.exit(f"There is no port {port}: choose one up to 65535, such as PORT=8000.")
     handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=site)
     try:
         server = http.server.ThreadingHTTPServer(("127.0.0.1", port), handler)
@@ -272,12 +366,13 @@ def test() -> None:
         run(*check, "vendor.github-workflows", *workflows)
         run(*check, "vendor.citation-file-format", "CITATION.cff")
     with step("Library and house"):
-        python("-m", "pytest", "tests", "-m", LATER)
+        python("-m", "pytest", "tests", "-m", LATER, *TWO)
+    clean()
     with step("Every notebook runs"):
-        python("-m", "pytest", *NBVAL_OPTIONS, *notebooks())
+        execute(notebooks())
     build()
     with step("Built pages in the browser"):
-        python("-m", "pytest", "-n", "2", "tests/test_pages.py")
+        python("-m", "pytest", *TWO[:2], "tests/test_pages.py")
 
 
 def test_colab() -> None:
@@ -291,7 +386,14 @@ def test_grading() -> None:
     """Hand in every typical answer to the assignments, and grade them all in the sandbox."""
     setup()
     with step("Grading"):
-        python("-m", "pytest", "tests/test_assignments.py", "-m", "grading", "-rP")
+        python("-m", "pytest", "tests", "-m", "grading and not long", "-rP")
+
+
+def test_long() -> None:
+    """Run the tests that are too long for every change."""
+    setup()
+    with step("Long tests"):
+        python("-m", "pytest", "tests", "-m", "long", "-rP")
 
 
 def test_deployment() -> None:
@@ -405,7 +507,8 @@ def repository(url: str, root: Path = ROOT) -> None:
 # ---------------------------------------------------------------- command line
 
 
-ACTIONS = [setup, book, assignments, test, test_colab, test_grading, test_deployment, sync]
+TESTS = [test, test_colab, test_grading, test_long, test_deployment]
+ACTIONS = [setup, book, assignments, *TESTS, sync]
 
 
 def main() -> None:
