@@ -14,7 +14,7 @@ import os
 # its first use. A client must compute the same alone and among others.
 os.environ.setdefault("MKL_CBWR", "AUTO")
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _PLAIN = [
     "banks", "check", "clients", "compute", "contract", "data", "door", "evaluation", "files",
