@@ -14,7 +14,7 @@ splits form a *parameter tree*; its leaves are the clusters. One round of all le
 * the server, leaf by leaf, either splits it or moves its model by the mean of its updates.
 
 The server never sees data. It need not even see the updates: all it does works just as well in
-coordinates that only the clients know (section V-B, :class:`Secret`).
+coordinates that only the clients know (section V-B, :mod:`clusterfl_core.algorithms.secret`).
 
 Examples
 --------
@@ -39,10 +39,10 @@ import torch
 from torch import nn
 
 from clusterfl_core import compute, contract, evaluation
+from clusterfl_core.algorithms.secret import Secret
 from clusterfl_core.banks import Bank
 from clusterfl_core.check import keep, number
 from clusterfl_core.contract import Replies
-from clusterfl_core.randomness import SECRET, generator
 from clusterfl_core.similarity import cosine_similarity, cross_similarity, optimal_bipartition
 from clusterfl_core.solvers import LocalSGD
 
@@ -53,7 +53,6 @@ __all__ = [
     "State",
     "cosine_similarity",
     "cross_similarity",
-    "hartley",
     "joined",
     "nearer_children",
     "optimal_bipartition",
@@ -86,67 +85,6 @@ def weighted_mean(updates, counts):
     for share, update in zip(shares.tolist(), updates, strict=True):
         total += share * update
     return total
-
-
-@dataclass(frozen=True)
-class Secret:
-    """The orthonormal map P that clients share and the server does not know (section V-B).
-
-    P changes neither norms nor cosine similarities (45) and is linear, so the server can average
-    and bipartition what it cannot read, and the clients undo P at the end (46).
-
-    "permutation" reorders the p coordinates of an update, across all layers. The server still sees
-    every single value, and how many are zero. "rotation" flips signs at random, takes the discrete
-    Hartley transform (the Fourier transform in real numbers) and reorders the outcome: what the
-    server sees mixes all values, and it cannot transform back, not knowing the order. This takes
-    O(p log p) operations and O(p) numbers, where a random orthonormal matrix needs p^2. A few
-    Householder reflections would be as cheap, but they change an update in a few of its p
-    directions only and so hide next to nothing. Norms, similarities and clusters stay visible.
-
-    Parameters
-    ----------
-    kind : {None, "permutation", "rotation"}
-        None sends updates as they are: P is the identity.
-    seed : int
-        What the clients agree on (Algorithm 5, line 3). A simulation has one seed for all;
-        in earnest clients exchange a seed of their own, apart from the one in Jobs. Only ``init``
-        (for the clients' common start), ``client_step``, ``assign`` and reading the models use P:
-        ``plan`` and ``absorb``, the server, never do.
-    """
-
-    kind: str
-    seed: int
-
-    def draw(self, size, device):
-        """The order [p] and the signs [p] of P, from the clients' own stream."""
-        source = generator(SECRET, self.seed)
-        order = torch.randperm(size, generator=source)
-        signs = torch.randint(2, (size,), generator=source) * 2 - 1
-        return order.to(device), signs.to(device)
-
-    def hide(self, bank):
-        """P x for each update or model x of a bank."""
-        if self.kind is None:
-            return bank
-        rows = bank.flatten()
-        order, signs = self.draw(rows.shape[1], rows.device)
-        rows = rows if self.kind == "permutation" else hartley(signs * rows)
-        return bank.unflatten(rows[:, order])
-
-    def reveal(self, bank):
-        """P^-1 z for each z of a bank."""
-        if self.kind is None:
-            return bank
-        rows = bank.flatten()
-        order, signs = self.draw(rows.shape[1], rows.device)
-        rows = rows[:, order.argsort()]
-        return bank.unflatten(rows if self.kind == "permutation" else signs * hartley(rows))
-
-
-def hartley(rows):
-    """The discrete Hartley transform of each row [b, p]: orthonormal, and its own inverse."""
-    waves = torch.fft.fft(rows, norm="ortho")
-    return waves.real - waves.imag
 
 
 @dataclass(frozen=True)
