@@ -43,8 +43,8 @@ class Secret:
         None sends updates as they are: P is the identity.
     seed : int
         What the clients agree on (Algorithm 5, line 3). A simulation has one seed for all;
-        in earnest clients exchange a seed of their own, apart from that in Jobs. Only CFL's ``init``
-        (for the clients' common start), ``client_step``, ``assign`` and reading the models use P:
+        in earnest clients exchange a seed of their own, apart from that in Jobs. CFL's ``init``
+        (for the clients' common start), ``client_step``, ``assign`` and reading the models use P;
         ``plan`` and ``absorb``, the server, never do.
     """
 
