@@ -4,7 +4,7 @@
 >>> from clusterfl_core.populations.twists import rotate
 >>> print(make("digits", clients=8, deal=by_label(1.0), twist=rotate(4)))
 digits, classes dealt unevenly (Dirichlet 1.0) in 4 rotations: \
-8 training clients with 117 to 275 points each, 8 test clients with 27 to 68
+8 training clients with 108 to 255 points each, 8 test clients with 25 to 60
 4 hidden clusters of [2, 2, 2, 2] clients
 """
 
