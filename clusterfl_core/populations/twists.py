@@ -30,15 +30,15 @@ __all__ = [
 class Twist:
     """The changes of all clusters, and what is known of them.
 
-    ``changes`` is a list, one a cluster; or one a client if ``each_client``, and then there are no
-    hidden clusters. ``words`` go on after the name of the data set, ``truth`` goes into the
-    federation's. ``on_test`` are the changes of the test data, where they are others.
+    ``changes`` is a list, one a hidden cluster; if not ``hidden``, one for equally many clients
+    each that are no cluster. ``words`` go on after the name of the data set, ``truth`` goes into
+    the federation's. ``on_test`` are the changes of the test data, where they are others.
     """
 
     changes: list
     words: str = ""
     truth: dict = field(default_factory=dict)
-    each_client: bool = False
+    hidden: bool = True
     on_test: list = None
 
 
@@ -158,7 +158,7 @@ def cameras(strength):
             [partial(seen, a, b) for a, b in zip(contrast, brightness, strict=True)],
             f", own contrast and brightness (strength {strength})",
             {"contrast": contrast, "brightness": brightness},
-            each_client=True,
+            hidden=False,
         )
 
     return twist
