@@ -4,7 +4,7 @@ Examples
 --------
 >>> digits = load("digits")
 >>> digits.y_test[:5]
-tensor([2, 8, 2, 6, 6])
+tensor([6, 6, 6, 2, 5])
 """
 
 from dataclasses import dataclass, field

@@ -11,7 +11,7 @@ populations of the papers have names; any other is one line:
 >>> federation = make("digits", clients=8, deal=by_label(1.0), twist=swap_labels(4))
 >>> print(federation)  # doctest: +NORMALIZE_WHITESPACE
 digits, classes dealt unevenly (Dirichlet 1.0), two labels swapped in each of 4 clusters:
-8 training clients with 117 to 275 points each, 8 test clients with 27 to 68
+8 training clients with 108 to 255 points each, 8 test clients with 25 to 60
 4 hidden clusters of [2, 2, 2, 2] clients
 >>> label_swapped("digits", clients=8, clusters=4).truth["labels"][0]  # its names of 0 to 9
 tensor([0, 1, 5, 3, 4, 2, 6, 7, 8, 9])

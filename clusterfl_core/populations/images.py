@@ -4,11 +4,13 @@
 >>> from clusterfl_core.populations.twists import rotate
 >>> print(make("digits", clients=8, deal=by_label(1.0), twist=rotate(4)))
 digits, classes dealt unevenly (Dirichlet 1.0) in 4 rotations: \
-8 training clients with 117 to 275 points each, 8 test clients with 27 to 68
+8 training clients with 108 to 255 points each, 8 test clients with 25 to 60
 4 hidden clusters of [2, 2, 2, 2] clients
 """
 
 from dataclasses import replace
+
+import torch
 
 from clusterfl_core import data
 from clusterfl_core.clients import Clients, Federation
@@ -49,8 +51,8 @@ def make(name, clients, *, deal=None, twist=None, seed=0):
     if isinstance(twist, list):
         twisted = twists.Twist(twist, f", {len(twist)} kinds")
     else:
-        twisted = twist(table) if twist else twists.Twist([], each_client=True)
-    if not twisted.each_client:
+        twisted = twist(table) if twist else twists.Twist([lambda x, y: (x, y)], hidden=False)
+    if twisted.hidden:
         check_equal(clients, len(twisted.changes))
         table = replace(table, clusters=len(twisted.changes))
     return _federation(table, (deal or deals.equal())(table), twisted)
@@ -64,19 +66,22 @@ def _table(name, clients, seed):
 
 def _federation(table, hands, twisted):
     def collect(x, y, parts, changes):
-        if changes and len(parts) % len(changes):
+        share, rest = divmod(len(parts), len(changes))
+        if rest:
             raise ValueError(
                 f"deal must make equally many clients for each of the {len(changes)} changes of "
                 f"the twist, got {len(parts)} of them"
             )
-        held = [(x[rows], y[rows]) for rows in parts]
-        if changes:
-            which = neighbours(len(parts), len(changes)).tolist()
-            held = [changes[j](*own) for j, own in zip(which, held, strict=True)]
-        return Clients.from_lists(*zip(*held, strict=True))
+        xs, ys = [], []
+        for j, change in enumerate(changes):
+            own = parts[j * share : (j + 1) * share]
+            rows, sizes = torch.cat(tuple(own)), [len(one) for one in own]
+            for held, changed in zip((xs, ys), change(x[rows], y[rows]), strict=True):
+                held += changed.split(sizes)
+        return Clients.from_lists(xs, ys)
 
     images, truth = table.images, [hands.clusters] * 2
-    if not twisted.each_client:
+    if twisted.hidden:
         truth = [neighbours(len(parts), table.clusters) for parts in (hands.train, hands.test)]
     source = (images.x_train, images.y_train)
     other = source if hands.held_out else (images.x_test, images.y_test)

@@ -30,29 +30,29 @@ __all__ = [
 class Twist:
     """The changes of all clusters, and what is known of them.
 
-    ``changes`` is a list, one a cluster; or one a client if ``each_client``, and then there are no
-    hidden clusters. ``words`` go on after the name of the data set, ``truth`` goes into the
-    federation's. ``on_test`` are the changes of the test data, where they are others.
+    ``changes`` is a list, one a hidden cluster; if not ``hidden``, one for equally many clients
+    each that are no cluster. ``words`` go on after the name of the data set, ``truth`` goes into
+    the federation's. ``on_test`` are the changes of the test data, where they are others.
     """
 
     changes: list
     words: str = ""
     truth: dict = field(default_factory=dict)
-    each_client: bool = False
+    hidden: bool = True
     on_test: list = None
 
 
 def turn(degrees):
     """A change: images turned counterclockwise.
 
-    Quarter turns move pixels. Other angles mean them (bilinear); what enters at the corners is
-    black.
+    Quarter turns move pixels, and a wide image becomes a high one. Other angles mean pixels
+    (bilinear) and keep the shape; what enters at the corners is black.
     """
-    quarters, rest = divmod(degrees, 90)
 
     def change(x, y):
-        x = torch.rot90(x, int(quarters), dims=(-2, -1))
-        return (_tilted(x, math.radians(rest)) if rest else x), y
+        if degrees % 90:
+            return _tilted(x, math.radians(degrees)), y
+        return torch.rot90(x, int(degrees // 90), dims=(-2, -1)), y
 
     return change
 
@@ -158,7 +158,7 @@ def cameras(strength):
             [partial(seen, a, b) for a, b in zip(contrast, brightness, strict=True)],
             f", own contrast and brightness (strength {strength})",
             {"contrast": contrast, "brightness": brightness},
-            each_client=True,
+            hidden=False,
         )
 
     return twist
@@ -171,7 +171,9 @@ def add_noise(pixels=0.0, labels=0.0):
     training and test images. ``labels`` is the chance that a training label is replaced by another
     one; test labels stay right. ``truth["noise"]`` [k, 2] holds both.
     """
-    levels = torch.broadcast_tensors(*(torch.tensor(v).double().view(-1) for v in (pixels, labels)))
+    levels = torch.broadcast_tensors(
+        *(torch.tensor(v, dtype=torch.float64).view(-1) for v in (pixels, labels))
+    )
     levels = torch.stack(levels, 1)
     if not ((levels >= 0) & (levels <= 1)).all():
         raise ValueError(f"pixels and labels must be in [0, 1], got {pixels} and {labels}")
