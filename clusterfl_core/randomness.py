@@ -34,13 +34,15 @@ def generator(*key):
     The key is a stream (a constant above, or words of your own, hashed alike everywhere), the seed,
     then whole numbers, not negative, that say what the numbers are for.
     """
-    parts = [_number(part) if isinstance(part, str) else whole("key", part, 0) for part in key]
+    parts = [part if type(part) is int and part >= 0 else _number(part) for part in key]
     word = np.random.SeedSequence(parts).generate_state(1, np.uint64)[0]
     return torch.Generator().manual_seed(int(word >> 1))
 
 
-def _number(words):
-    return int.from_bytes(hashlib.blake2b(words.encode(), digest_size=16).digest(), "little")
+def _number(part):
+    if not isinstance(part, str):
+        return whole("key", part, 0)
+    return int.from_bytes(hashlib.blake2b(part.encode(), digest_size=16).digest(), "little")
 
 
 def participants(key, clients, participation):

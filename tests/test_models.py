@@ -219,5 +219,8 @@ def test_xavier_layers_have_xaviers_spread_and_pytorchs_biases():
     assert 0 < dense.bias.abs().max() <= 400**-0.5
 
 
-def test_examples_in_the_docstrings():
-    assert doctest.testmod(models).failed == 0
+@pytest.mark.parametrize("room", [models, models.forms], ids=lambda room: room.__name__)
+def test_examples_in_the_docstrings(room):
+    failed, attempted = doctest.testmod(room)
+    assert attempted
+    assert not failed

@@ -10,6 +10,20 @@ what it computes:
 
 A form is not believed for a subclass that changes ``forward`` or the loss, and a form that gives
 other outputs than ``forward`` is refused by :func:`clusterfl_core.models.check`.
+
+>>> from torch import nn
+>>> from clusterfl_core import models
+>>> class ShiftForm(models.Form):
+...     def outputs(self, tensors, x):  # many models: [b, 1] and [b, n, 1] -> [b, n]
+...         return x[..., 0] + tensors["theta"]
+>>> class Shift(nn.Module):
+...     clusterfl_loss, clusterfl_form = staticmethod(models.squared_error), ShiftForm()
+...     def __init__(self):
+...         super().__init__()
+...         self.theta = nn.Parameter(torch.zeros(1))
+...     def forward(self, x):  # one model: [n, 1] -> [n]
+...         return x[..., 0] + self.theta
+>>> models.check(Shift(), torch.ones(2, 1), classes=0)
 """
 
 import torch
