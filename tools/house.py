@@ -127,7 +127,7 @@ def uv_install(python: Path, *what: object) -> bool:
     uv lies in a folder of its own inside the environment, so that the environment holds the same
     packages as with pip.
     """
-    folder = python.parents[1] / "uv"
+    folder = python.parents[1] / UV.replace("==", "-")
     pip = [python, "-m", "pip", "install", "-q", "--disable-pip-version-check"]
     if not folder.exists() and subprocess.run([*pip, "--target", folder, UV]).returncode:
         return False
@@ -421,6 +421,7 @@ def test_deployment() -> None:
             project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
             (needed,) = project["project"]["optional-dependencies"]["flower"]
             needed = needed.replace("flwr", "flwr[simulation]")
+            # uv does not see what book.pth adds, and would install all of it anew
             run(own, "-m", "pip", "install", "-q", "--disable-pip-version-check", needed)
             stamp.write_text(installed_key())
     with step("Flower"):
