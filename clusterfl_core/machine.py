@@ -7,7 +7,7 @@ Examples
 >>> import clusterfl_core as cf
 >>> bank = cf.banks.Bank.fresh(cf.models.MLP(64, 32, 10), 4, seed=0)
 >>> chunk_size(bank, cf.populations.rotated("digits", clients=8, clusters=4).train)
-51
+35
 """
 
 from collections import deque

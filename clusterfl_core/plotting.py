@@ -10,7 +10,7 @@ Examples
 ['true cluster', 'chosen model']
 >>> plt.close(figure)
 >>> plotting.colour("IFCA"), plotting.colour(1), plotting.colour("an algorithm of yours")
-('#0072B2', '#D55E00', '#0c8028')
+('#0072B2', '#D55E00', '#1b0d73')
 """
 
 import colorsys

@@ -2,6 +2,7 @@
 
 import copy
 import warnings
+import weakref
 
 import pytest
 import torch
@@ -376,14 +377,14 @@ def test_an_error_on_another_core_reaches_the_caller(monkeypatch):
 def test_who_adds_the_answers_takes_one_thread(monkeypatch, most):
     federation = cf.populations.rotated("digits", clients=8, clusters=4)
     algorithm = ALGORITHMS["IFCA"](models.MLP(64, 5, 10), SOLVERS["full"])
-    seen, gather = [], type(algorithm).gather
+    seen, sums = [], Bank.sums
 
     def watched(*parts):
         seen.append(torch.get_num_threads())
-        return gather(*parts)
+        return sums(*parts)
 
     monkeypatch.setattr(machine, "LARGEST_CHUNK", most)
-    monkeypatch.setattr(type(algorithm), "gather", watched)
+    monkeypatch.setattr(Bank, "sums", watched)
     try:
         torch.set_num_threads(3)
         simulation.round_trip(algorithm, algorithm.init(federation, 0), federation.train)
@@ -400,18 +401,25 @@ def test_answers_are_summed_as_they_come_and_the_sum_does_not_depend_on_the_part
         cf.FedAvg(models.MLP(64, 5, 10), SOLVERS["full"]),
     ):
         state = algorithm.init(federation, 0)
-        _, jobs, replies = simulation.round_trip(algorithm, state, federation.train)
-        whole, sums = algorithm.absorb(state, [replies]), None
-        for i in range(8):
-            part = algorithm.client_step(jobs.take([i]), federation.train.take([i]))
-            sums = algorithm.gather(state, part, sums)
-        assert torch.equal(
-            algorithm.absorb(state, replies, [sums]).bank.flatten(), whole.bank.flatten()
-        )
-        dropped = simulation.round_trip(algorithm, state, federation.train, keep=False)
-        assert dropped[2].bank is None
-        assert cf.contract.traffic(*dropped[1:]) == cf.contract.traffic(jobs, replies)
-        assert torch.equal(dropped[0].bank.flatten(), whole.bank.flatten())
+        after, jobs, replies = simulation.round_trip(algorithm, state, federation.train)
+        held, most = weakref.WeakSet(), []
+
+        def parts(jobs=jobs, held=held, most=most, algorithm=algorithm):
+            for i in range(8):
+                part = algorithm.client_step(jobs.take([i]), federation.train.take([i]))
+                held.add(next(iter(part.bank.tensors.values())))
+                most.append(len(held))
+                yield part
+                del part
+
+        summed = algorithm.absorb(state, parts())
+        assert max(most) <= 2  # the models of one part, and of the one that is being made
+        assert torch.equal(summed.bank.flatten(), after.bank.flatten())
+        (kept,) = cf.rounds(algorithm, federation, 1, start=state)
+        (dropped,) = cf.rounds(algorithm, federation, 1, start=state, keep=False)
+        assert dropped.replies.bank is None
+        assert torch.equal(kept.replies.bank.flatten(), replies.bank.flatten())
+        assert (dropped.bytes_down, dropped.bytes_up) == cf.contract.traffic(jobs, 8)
 
 
 def test_a_chunk_fits_the_cache_and_never_exceeds_a_share_of_free_memory(monkeypatch):
@@ -434,7 +442,7 @@ def test_a_chunk_fits_the_cache_and_never_exceeds_a_share_of_free_memory(monkeyp
 def test_free_memory_is_read_or_guessed(monkeypatch):
     assert machine.free_memory() > 2**20
     with monkeypatch.context() as patch:
-        patch.setattr(simulation, "Path", _no_file)
+        patch.setattr(machine, "Path", _no_file)
         assert machine.free_memory() == 4 * 2**30
 
 

@@ -752,7 +752,7 @@ def test_a_leaf_may_split_in_the_round_in_which_a_late_client_is_sent_to_it(late
     rows = torch.tensor([[0.0, 1.0], [0.0, -1.0], [1.0, 0.0]])
     ids = torch.tensor([*there[:2], late])
     order = ids.argsort()
-    state = one.absorb(state, answer(rows[order].tolist(), clients=ids[order].tolist()))
+    state = one.absorb(state, [answer(rows[order].tolist(), clients=ids[order].tolist())])
     assert state.nodes[int(state.assignments[late])] == 1
     assert sorted(state.tree[1].clients.tolist()) == sorted([*there[:2], late])
     state = one.absorb(state, [answer([[0.0, 1.0]], clients=[late])])

@@ -345,9 +345,11 @@ def test_settings_may_be_numbers_of_numpy(tmp_path):
 
 @pytest.mark.parametrize("model", ["Sequential", "with a function"])
 def test_models_of_torchs_own_parts_load_without_being_named(model, tmp_path):
-    parts = [torch.nn.Flatten(), torch.nn.Linear(64, 6), torch.nn.GELU(), torch.nn.Linear(6, 10)]
+    flat, net = torch.nn.Flatten(), torch.nn
+    parts = [flat, net.Linear(64, 6), net.GELU(), net.Linear(6, 10)]
     if model == "with a function":
-        parts.insert(1, torch.nn.TransformerEncoderLayer(64, 2, 8, dropout=0.0, batch_first=True))
+        attend = net.TransformerEncoderLayer(16, 2, 8, dropout=0.0, batch_first=True)
+        parts = [flat, net.Unflatten(1, (4, 16)), attend, flat, *parts[1:]]
     digits = cf.populations.rotated("digits", clients=4, clusters=2)
     done = cf.run(cf.FedAvg(torch.nn.Sequential(*parts), cf.LocalSGD(1, 0.1)), digits, 1)
     done.save(tmp_path / "run.pt")

@@ -59,7 +59,7 @@ def test_a_killed_run_goes_on_bit_for_bit(name, tmp_path):
     process.start()
     try:
         end = time.monotonic() + 120
-        while not file.exists():
+        while not file.exists() or not cf.Run.load(file).history:
             assert process.is_alive()
             assert time.monotonic() < end, "no round in two minutes"
             time.sleep(0.01)

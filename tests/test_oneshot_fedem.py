@@ -187,7 +187,7 @@ def test_a_client_without_a_local_model_stays_outside_for_good():
         ValueError,
         match=r"^clusters must be at most the 2 clients that sent a local model, got 3$",
     ):
-        algorithm.absorb(state, Replies(replies.clients[:2], replies.bank.take([0, 1]), {}))
+        algorithm.absorb(state, [Replies(replies.clients[:2], replies.bank.take([0, 1]))])
 
 
 def test_kmeans_starts_are_fixed_by_the_seed_of_the_run():
