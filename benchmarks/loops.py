@@ -22,8 +22,8 @@ from clusterfl_core.randomness import BATCHES, generator
 
 def loss_of(module, x, y, reduction="mean"):
     """The loss of one model on the points of one client."""
-    if getattr(module, "loss", None) is not None:
-        losses = module.loss(module(x), y)
+    if hasattr(module, "clusterfl_loss"):
+        losses = module.clusterfl_loss(module(x), y)
         return losses.mean() if reduction == "mean" else losses
     return functional.cross_entropy(module(x), y.to(torch.int64), reduction=reduction)
 

@@ -56,9 +56,7 @@ def one_round(algorithm, federation):
     state = algorithm.init(federation, 0)
 
     def work():
-        after = state
-        while after.round == state.round:
-            after, _, _ = cf.simulation.round_trip(algorithm, after, federation.train, keep=False)
+        next(cf.rounds(algorithm, federation, 1, device="cpu", start=state, keep=False))
 
     return work
 
