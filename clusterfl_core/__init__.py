@@ -10,11 +10,11 @@ need: ``cf.ifca`` is IFCA's module from then on.
 import importlib
 import os
 
+from clusterfl_core.version import __version__
+
 # Intel's BLAS rounds a product by where its matrices lie in memory, unless told otherwise before
 # its first use. A client must compute the same alone and among others.
 os.environ.setdefault("MKL_CBWR", "AUTO")
-
-__version__ = "0.2.0"
 
 _PLAIN = [
     "banks", "check", "clients", "compute", "contract", "data", "door", "evaluation", "files",
@@ -32,7 +32,7 @@ _FROM = {  # what is used most, and its room
     "Run": "runs", "rounds": "simulation", "run": "simulation",
 }  # fmt: skip
 
-__all__ = [*_FROM, *_ROOMS]
+__all__ = ["__version__", *_FROM, *_ROOMS]
 
 
 def __getattr__(name):

@@ -12,8 +12,11 @@ import house
 import pytest
 from packaging.requirements import Requirement
 
+from clusterfl_core.version import __version__
+
 ROOT = house.ROOT
 NOTEBOOKS = house.notebooks()
+EXPERIMENTS = house.experiments()
 PAGES = [*NOTEBOOKS, *sorted((ROOT / "book").rglob("*.md"))]
 
 # Each layer of clusterfl_core imports only from those before it; a folder is one room.
@@ -33,6 +36,7 @@ LAYERS = [
 
 # Versions on Colab, older than the newest: the package must be content with them.
 COLAB = {
+    "filelock": "3.18.0",
     "ipywidgets": "7.7.1",
     "matplotlib": "3.10.0",
     "numpy": "2.0.2",
@@ -101,6 +105,49 @@ def test_page_has_no_placeholder(path):
 def test_contents_list_every_page_and_nothing_else():
     pages = {relative(path.with_suffix("")) for path in PAGES if path.parent == ROOT / "book"}
     assert pages == {name for name in house.contents() if name.count("/") == 1}
+
+
+@pytest.mark.parametrize("path", EXPERIMENTS, ids=relative)
+def test_experiment_asks_names_its_chapter_and_has_the_parameters(path):
+    first, *rest = cells(path)
+    assert re.match(r"# .+\n\n[^?]+\?", "".join(first["source"])), "a title, then a question"
+    (chapter,) = re.findall(r"\]\(\.\./(\w+)\.ipynb\)", "".join(first["source"]))
+    assert chapter.startswith((path.stem.split("_")[0], "simulating")), "NN is the chapter's"
+    (parameters,) = [c for c in rest if "parameters" in c["metadata"].get("tags", [])]
+    names = [line.split("  #")[0] for line in "".join(parameters["source"]).splitlines()]
+    assert names[:3] == ['preset = "quick"', "seed = 0", 'device = "auto"']
+    code = "".join("".join(c["source"]) for c in rest if c["cell_type"] == "code")
+    assert f'cf.results.Store("{path.stem}", preset)' in code
+    assert f'cf.results.stored("{path.stem}"' in code, "beside what is stored"
+
+
+@pytest.mark.parametrize("path", EXPERIMENTS, ids=relative)
+def test_experiment_is_shown_by_its_chapter(path):
+    (chapter,) = re.findall(r"\]\((\.\./\w+\.ipynb)\)", "".join(cells(path)[0]["source"]))
+    page = (path.parent / chapter).resolve()
+    whole = "\n".join("".join(c["source"]) for c in cells(page))
+    assert f"(experiments/{path.name})" in whole, "a link"
+    assert f'stored("{path.stem}"' in whole, "and its records"
+
+
+@pytest.mark.parametrize("path", [p for p in NOTEBOOKS if p not in EXPERIMENTS], ids=relative)
+def test_only_experiments_store(path):
+    code = "".join("".join(c["source"]) for c in cells(path) if c["cell_type"] == "code")
+    assert not re.search(r"\bresults\.Store\b|\bpreset\b", code)
+
+
+def test_every_record_is_of_an_experiment():
+    kept = {path.parent.name for path in (ROOT / "book" / "results").glob("*/*.json")}
+    flower = (ROOT / "tools" / "record_deployment.py").read_text(encoding="utf-8")
+    others = {f"13_{name}" for name in re.findall(r'record\("(\w+)"', flower)}
+    assert kept == {path.stem for path in EXPERIMENTS} | others
+
+
+def test_local_links_in_computed_text_lead_to_files():
+    for path in NOTEBOOKS:
+        code = "".join("".join(c["source"]) for c in cells(path) if c["cell_type"] == "code")
+        for target in re.findall(r"\]\(([\w/.]+\.(?:ipynb|md))\)", code):
+            assert (path.parent / target).exists(), f"{target} is not there"
 
 
 @pytest.mark.parametrize("path", [*PAGES, *sorted(ROOT.glob("*.md"))], ids=relative)
@@ -243,7 +290,7 @@ def test_every_direct_requirement_is_pinned_exactly():
 
 def test_versions_agree():
     cited = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
-    assert f"version: {PROJECT['version']}\n" in cited
-    assert f"\n## {PROJECT['version']}" in (ROOT / "book/changes.md").read_text(encoding="utf-8")
-    wheel = f"clusterfl_core-{PROJECT['version']}-py3"
+    assert f"version: {__version__}\n" in cited
+    assert f"\n## {__version__}" in (ROOT / "book/changes.md").read_text(encoding="utf-8")
+    wheel = f"clusterfl_core-{__version__}-py3"
     assert wheel in (ROOT / "book/instructors.md").read_text(encoding="utf-8")
