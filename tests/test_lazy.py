@@ -25,6 +25,7 @@ def loaded(code, *names):
         "import clusterfl_core",
         "from clusterfl_core import data, populations\npopulations.regression",
         "import clusterfl_core as cf\ncf.models.MLP, cf.LocalSGD, cf.Federation, cf.results",
+        "import clusterfl_core as cf\ncf.run, cf.IFCA, cf.CFL, cf.FedSoft, cf.OneShot, cf.flower",
     ],
 )
 def test_what_is_heavy_is_not_loaded_before_it_is_used(code):
