@@ -147,7 +147,7 @@ def _asked(model, x):
         raise ValueError(
             f"{type(model).__name__} changes its inputs in place, which are the clients' data"
         )
-    return found
+    return found.detach()
 
 
 def _close(a, b):
