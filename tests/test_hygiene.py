@@ -107,33 +107,38 @@ def test_contents_list_every_page_and_nothing_else():
     assert pages == {name for name in house.contents() if name.count("/") == 1}
 
 
+def code(path: Path) -> str:
+    return "\n\n".join("".join(c["source"]) for c in cells(path) if c["cell_type"] == "code")
+
+
+def chapter_of(path: Path) -> Path:
+    """Return the chapter that an experiment's first cell links to first."""
+    text = "".join(cells(path)[0]["source"])
+    return (path.parent / re.search(r"\]\((\.\./\w+\.ipynb)\)", text)[1]).resolve()
+
+
 @pytest.mark.parametrize("path", EXPERIMENTS, ids=relative)
-def test_experiment_asks_names_its_chapter_and_has_the_parameters(path):
+def test_experiment_asks_a_question_has_the_parameters_and_compares(path):
     first, *rest = cells(path)
     assert re.match(r"# .+\n\n[^?]+\?", "".join(first["source"])), "a title, then a question"
-    (chapter,) = re.findall(r"\]\(\.\./(\w+)\.ipynb\)", "".join(first["source"]))
-    assert chapter.startswith((path.stem.split("_")[0], "simulating")), "NN is the chapter's"
     (parameters,) = [c for c in rest if "parameters" in c["metadata"].get("tags", [])]
     names = [line.split("  #")[0] for line in "".join(parameters["source"]).splitlines()]
     assert names[:3] == ['preset = "quick"', "seed = 0", 'device = "auto"']
-    code = "".join("".join(c["source"]) for c in rest if c["cell_type"] == "code")
-    assert f'cf.results.Store("{path.stem}", preset)' in code
-    assert f'cf.results.stored("{path.stem}"' in code, "beside what is stored"
+    assert f'cf.results.Store("{path.stem}", preset)' in code(path)
+    assert re.search(rf'stored\(\s*"{path.stem}"', code(path)), "beside what is stored"
 
 
 @pytest.mark.parametrize("path", EXPERIMENTS, ids=relative)
 def test_experiment_is_shown_by_its_chapter(path):
-    (chapter,) = re.findall(r"\]\((\.\./\w+\.ipynb)\)", "".join(cells(path)[0]["source"]))
-    page = (path.parent / chapter).resolve()
-    whole = "\n".join("".join(c["source"]) for c in cells(page))
-    assert f"(experiments/{path.name})" in whole, "a link"
-    assert f'stored("{path.stem}"' in whole, "and its records"
+    chapter = chapter_of(path)
+    assert chapter.stem.startswith((path.stem.split("_")[0], "simulating"))
+    assert f"(experiments/{path.name})" in prose(chapter) + code(chapter), "a link"
+    assert re.search(rf'stored\(\s*"{path.stem}"', code(chapter)), "and its records"
 
 
 @pytest.mark.parametrize("path", [p for p in NOTEBOOKS if p not in EXPERIMENTS], ids=relative)
 def test_only_experiments_store(path):
-    code = "".join("".join(c["source"]) for c in cells(path) if c["cell_type"] == "code")
-    assert not re.search(r"\bresults\.Store\b|\bpreset\b", code)
+    assert not re.search(r"\bresults\.Store\b|\bpreset\b", code(path))
 
 
 def test_every_record_is_of_an_experiment():
@@ -145,8 +150,7 @@ def test_every_record_is_of_an_experiment():
 
 def test_local_links_in_computed_text_lead_to_files():
     for path in NOTEBOOKS:
-        code = "".join("".join(c["source"]) for c in cells(path) if c["cell_type"] == "code")
-        for target in re.findall(r"\]\(([\w/.]+\.(?:ipynb|md))\)", code):
+        for target in re.findall(r"\]\(([\w/.]+\.(?:ipynb|md))\)", code(path)):
             assert (path.parent / target).exists(), f"{target} is not there"
 
 
