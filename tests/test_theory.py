@@ -3,6 +3,7 @@
 import doctest
 import itertools
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -242,7 +243,7 @@ def test_exact_step_is_the_average_over_ifcas_rounds():
     for seed in range(60):
         federation = cf.populations.regression(theta, 8, 4, 0.5, seed)
         state = algorithm.init(federation, 0)
-        state = cf.ifca.replace(state, bank=cf.banks.Bank(model, {"theta": start}))
+        state = replace(state, bank=cf.banks.Bank(model, {"theta": start}))
         after, _, replies = cf.simulation.round_trip(algorithm, state, federation.train)
         assert torch.equal(replies.values["identity"], federation.clusters)
         squares += ((after.bank.tensors["theta"] - theta) ** 2).sum(1).tolist()
@@ -261,7 +262,7 @@ def test_rounds_with_fresh_points_follow_the_recursion_of_exact_step():
     for seed in range(100):
         federation = cf.populations.regression(theta, 4, 2 * 3 * 5, 1.0, seed)
         state = algorithm.init(federation, 0)
-        state = cf.ifca.replace(state, bank=cf.banks.Bank(model, {"theta": start}))
+        state = replace(state, bank=cf.banks.Bank(model, {"theta": start}))
         path = []
         for _ in range(3):
             state, _, _ = cf.simulation.round_trip(algorithm, state, federation.train)
