@@ -13,6 +13,7 @@ from dataclasses import is_dataclass
 
 import torch
 
+from clusterfl_core import models
 from clusterfl_core.banks import Bank
 from clusterfl_core.clients import Federation
 from clusterfl_core.contract import Jobs, Replies, State
@@ -63,6 +64,8 @@ def admit(algorithm, federation, seed, rounds, *, rehearse=True):
     if state.most is not None and rounds > state.most:
         raise ValueError(f"rounds must be at most {state.most} with these settings, got {rounds}")
     if rehearse and isinstance(federation, Federation):
+        points = federation.train.take([0]).inputs(state.bank.dtype)[0]
+        models.check(algorithm.model, points, federation.classes)
         _rehearse(algorithm, state, federation.train)
     return state
 
