@@ -76,7 +76,7 @@ def configuration(course: Path) -> Config:
     """Return nbgrader's settings of a course in this folder."""
     config = Config()
     config.CourseDirectory.root = str(course)
-    config.CourseDirectory.source_directory = str(SOURCE)
+    config.CourseDirectory.source_directory = str(course / "source")
     config.CourseDirectory.db_url = f"sqlite:///{course / 'gradebook.db'}"
     return config
 
@@ -89,6 +89,9 @@ def generate(course: Path, chosen: list[str]) -> None:
     log.handlers, log.propagate = [logging.StreamHandler(said)], False
     log.setLevel(logging.ERROR)
     for name in chosen:
+        folder = course / "source" / name  # the notebook alone: nbgrader hands out what lies beside
+        folder.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(SOURCE / name / f"{name}.ipynb", folder / f"{name}.ipynb")
         config.CourseDirectory.assignment_id = name
         directory = CourseDirectory(config=config, log=log)
         maker = GenerateAssignment(coursedir=directory, config=config, log=log)
@@ -114,6 +117,12 @@ def released(course: Path, name: str) -> list[nbformat.NotebookNode]:
 def sources(name: str) -> list[nbformat.NotebookNode]:
     """Return the cells of a source notebook."""
     return nbformat.read(SOURCE / name / f"{name}.ipynb", 4).cells
+
+
+def settings(name: str) -> dict:
+    """Return what a source notebook's metadata say about grading it: limits, withheld, data."""
+    nb = nbformat.read(SOURCE / name / f"{name}.ipynb", 4)
+    return dict(nb.metadata.get("clusterfl", {}))
 
 
 def write_zip(path: Path, files: dict[str, bytes]) -> None:

@@ -21,10 +21,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import nbformat
-from grader.clean import line, text
-from grader.results import Result, Student, folded
 from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_raw_cell
+
+from grader.clean import line, text
+from grader.results import Result, Student, folded
 
 MB = 1 << 20
 LARGEST = 100  # MB of one file as it is handed in
@@ -90,6 +91,7 @@ class Submission:
     time: datetime | None = None
     order: tuple = ()
     name: str = ""
+    number: str = ""
     looks: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     files: dict[str, bytes] = field(default_factory=dict)
@@ -308,7 +310,7 @@ def which(nb: NotebookNode, name: str, known: dict[str, list[NotebookNode]]) -> 
     name : str
         Its file's name.
     known : dict
-        For each assignment the cells of its student copy.
+        For each assignment its cells.
     """
     own, texts = names_in(nb), {cell.source.strip() for cell in nb.cells}
 
@@ -469,6 +471,7 @@ def again(name: str) -> tuple[int, ...]:
 def collect(
     root: Path,
     known: dict[str, list[NotebookNode]],
+    chosen: list[str],
     people: Class,
     largest: int = LARGEST,
     data: dict[str, int] | None = None,
@@ -480,7 +483,9 @@ def collect(
     root : Path
         The folder or zip.
     known : dict
-        For each assignment that is graded, the cells of its student copy.
+        The cells of each assignment there is.
+    chosen : list of str
+        The assignments that are to be graded; notebooks of others are passed over.
     people : Class
         The roster.
     largest : int
@@ -511,6 +516,8 @@ def collect(
             name = which(nb, spot.file, known)
             if not name:
                 raise Refused(f"it is none of {', '.join(known)}: neither cells nor name say so")
+            if name not in chosen:
+                continue
         except Refused as why:
             wrong.append(Result(who, spot.file, refused=str(why)))
             continue
@@ -520,16 +527,14 @@ def collect(
         if spot.late:
             looks = (*looks, "the course system marked it as late")
         digest = hashlib.sha256(content).hexdigest()
-        one = Submission(
-            who, name, nb, digest, entry.time, spot.order, "/".join(entry.parts), looks + seen
-        )
+        path, looks = "/".join(entry.parts), looks + seen
+        one = Submission(who, name, nb, digest, entry.time, spot.order, path, spot.number, looks)
         found.setdefault((who.key, name), []).append(one)
-    chosen = [latest(same) for same in found.values()]
-    return with_files(chosen, wrong, beside, data or {})
+    return with_files([latest(same) for same in found.values()], wrong, beside, data or {})
 
 
 def latest(same: list[Submission]) -> Submission:
-    """Return the last of a student's submissions of one assignment, and say that there were more."""
+    """Return the last of one student's submissions of an assignment, and say what there was."""
     first = datetime.min.replace(tzinfo=UTC)
     same = sorted(same, key=lambda s: (s.order, s.time or first, s.name))
     last = same[-1]

@@ -59,8 +59,8 @@ class Test:
 
     Attributes
     ----------
-    points : float or None
-        None if a person has to mark it first.
+    points, auto : float or None
+        What counts, and what was found without a person; None if one has to mark it first.
     state : str
         "", TO_MARK; PROVISIONAL, if the mark was given for another text; UNPLACED, if the answer
         may stand elsewhere in the notebook.
@@ -80,6 +80,7 @@ class Test:
     state: str = ""
     text: str = ""
     marked: str = ""
+    auto: float | None = None
 
 
 @dataclass(frozen=True)
@@ -105,6 +106,7 @@ class Result:
     tests: tuple[Test, ...] = ()
     partners: tuple[Student, ...] = ()  # who get the same points
     handed_in: str = ""  # ISO 8601
+    number: str = ""  # that the course system gave the student, in this submission's name
     late: Late = field(default_factory=Late)
     seconds: float = 0.0
 
