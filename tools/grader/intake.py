@@ -33,6 +33,7 @@ SOURCES = 2 * MB  # characters that all cells of a notebook may have, outputs no
 CELLS = 2000  # of a notebook
 VALUES = 3_000_000  # commas, brackets and braces in a notebook, which bound what reading it costs
 FILES = 20_000  # looked at in all
+MARKED_LATE = "the course system marked it as late"
 DEPTH = 5  # folders and zips in each other
 KNOWN_FORMAT = (nbformat.v4.nbformat, nbformat.v4.nbformat_minor)
 JUNK = {"__macosx", "thumbs.db", "desktop.ini", "__pycache__"}
@@ -432,11 +433,22 @@ class Class:
 
 @dataclass(frozen=True)
 class Place:
-    """What the path of a file says: who handed it in, its own name, whether late, its number."""
+    """What the path of a file says.
+
+    Attributes
+    ----------
+    label, number : str
+        Who handed it in: a name, and the number that the course system put beside it.
+    fixed : bool
+        Whether the number is this person's in every assignment (Canvas; Moodle gives new ones).
+    file : str
+        Its own name.
+    """
 
     label: str
     file: str
     number: str = ""
+    fixed: bool = False
     late: bool = False
     order: tuple[int, ...] = ()
 
@@ -447,12 +459,15 @@ def place(parts: tuple[str, ...]) -> Place | None:
     moodle = MOODLE.fullmatch(first)
     if moodle:
         file = last if len(parts) > 1 else moodle["file"]
-        return Place(moodle["name"].strip(), file, moodle["id"], order=again(file))
+        label = moodle["name"].strip()
+        if folded(label) == "participant":  # marked blind
+            return Place(f"{label} {moodle['id']}", file, moodle["id"], order=again(file))
+        return Place(label, file, moodle["id"], order=again(file))
     canvas = CANVAS.fullmatch(first)
     if canvas and "." in canvas["file"]:
         file = last if len(parts) > 1 else canvas["file"]
         order = (int(canvas["number"][:18]), *again(canvas["file"]))
-        return Place(canvas["name"], file, canvas["id"], bool(canvas["late"]), order)
+        return Place(canvas["name"], file, canvas["id"], True, bool(canvas["late"]), order)
     if len(parts) > 1:
         label = re.sub(r"\.zip$", "", first, flags=re.IGNORECASE) or first
         return Place(label, last, order=again(last))
@@ -495,16 +510,20 @@ def collect(
     """
     found: dict[tuple[str, str], list[Submission]] = {}
     wrong, beside = [], {}
-    for entry in entries(root, largest):
-        spot = place(entry.parts)
+    spots = [(entry, place(entry.parts)) for entry in entries(root, largest)]
+    numbers: dict[str, set[str]] = {}
+    for _, spot in spots:
+        if spot is not None and spot.fixed:
+            numbers.setdefault(spot.label, set()).add(spot.number)
+    for entry, spot in spots:
         if spot is None:
-            why = (
-                entry.wrong
-                or f"it lies loose in {readable_name(root.name)}: put it in a student's folder"
-            )
+            where = readable_name(root.name)
+            why = entry.wrong or f"it lies loose in {where}: put it in a student's folder"
             wrong.append(Result(Student(""), entry.parts[-1], refused=why))
             continue
         who, looks = people.find(spot.label, spot.number)
+        if who.name == spot.label and len(numbers.get(spot.label, ())) > 1:
+            who = numbered(who, spot.number)
         try:
             if entry.wrong:
                 raise Refused(entry.wrong)
@@ -524,13 +543,38 @@ def collect(
         said = named(spot.file, list(known))
         if said and said != name:
             looks = (*looks, f"its file is called {spot.file}, its cells are those of {name}")
-        if spot.late:
-            looks = (*looks, "the course system marked it as late")
-        digest = hashlib.sha256(content).hexdigest()
-        path, looks = "/".join(entry.parts), looks + seen
-        one = Submission(who, name, nb, digest, entry.time, spot.order, path, spot.number, looks)
+        one = Submission(
+            who,
+            name,
+            nb,
+            hashlib.sha256(content).hexdigest(),
+            entry.time,
+            spot.order,
+            "/".join(entry.parts),
+            spot.number,
+            looks + seen,
+            (MARKED_LATE,) if spot.late else (),
+        )
         found.setdefault((who.key, name), []).append(one)
-    return with_files([latest(same) for same in found.values()], wrong, beside, data or {})
+    apart = [group for same in found.values() for group in people_apart(same)]
+    return with_files([latest(same) for same in apart], wrong, beside, data or {})
+
+
+def numbered(who: Student, number: str) -> Student:
+    """Return a student who shares the name with somebody, told apart by the number."""
+    return replace(who, name=f"{who.name} ({number})")
+
+
+def people_apart(same: list[Submission]) -> list[list[Submission]]:
+    """Return the submissions of an assignment under one name, those of different people apart."""
+    numbers = {one.number for one in same if one.number}
+    if len(numbers) < 2 or any(one.who.id for one in same):
+        return [same]
+    groups: dict[str, list[Submission]] = {}
+    for one in same:
+        who = numbered(one.who, one.number) if one.number else one.who
+        groups.setdefault(one.number, []).append(replace(one, who=who))
+    return list(groups.values())
 
 
 def latest(same: list[Submission]) -> Submission:

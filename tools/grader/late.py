@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 
+from grader.intake import MARKED_LATE
 from grader.results import Late, Result, folded
 
 FIELDS = {"due", "penalty", "until", "extensions"}
@@ -105,6 +106,8 @@ def applied(results: list[Result], rules: Rules) -> list[Result]:
             lost, notes = 1.0, (*notes, "handed in after the last day that counts")
         if days:
             notes = (*notes, f"{days} days late ({time:%Y-%m-%d %H:%M}), {free} of them free")
+        elif MARKED_LATE in notes:
+            notes = (*notes, f"by the time of its file it is not ({time:%Y-%m-%d %H:%M})")
         if lost:
             notes = (*notes, f"{100 * lost:g} % of the points taken off")
         done[i] = replace(r, late=Late(days, free, lost), notes=notes)
