@@ -211,7 +211,7 @@ class Answers:
 
     def answer(self, call: bytes) -> bytes:
         """Call what a test asks for, and return what came of it."""
-        name, args, kwargs, keeps = codec.decode(call, self.borrow)
+        name, args, kwargs, keeps = codec.decode(call[1:], self.borrow)
         if name not in self.names:
             raise NameError(f"name {name!r} is not defined")
         value = self.names[name](*args, **kwargs)

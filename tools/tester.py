@@ -267,7 +267,7 @@ def main() -> None:
     channel.send_bytes(b'{"started": true}')
     try:
         with contextlib.redirect_stdout(Tail()), contextlib.redirect_stderr(Tail()):
-            tests = Tests(**json.loads(channel.recv_bytes()))
+            tests = Tests(**json.loads(channel.recv_bytes())["assignment"])
     except Exception as error:
         why = f"{type(error).__name__}: {error}"
         channel.send_bytes(json.dumps({"wrong": why[:TOLD]}).encode())

@@ -135,7 +135,7 @@ class Tester:
         self.limits, self.lock = limits, threading.Lock()
         own = Limits(limits.cell, math.inf, TESTER_MEMORY, limits.processes, limits.folder)
         self.box = Sandbox(own, unsafe, TESTER_SLOT, program=TESTER)
-        self.box.tell(told(name))
+        self.box.tell({"assignment": told(name)})
         reply = self.box.receive()
         if "ready" not in reply:
             self.box.close()
