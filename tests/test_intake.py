@@ -524,7 +524,8 @@ def test_answers_without_marks_are_placed_below_their_questions():
     assert answers(placed) == {n: f"My words on {n}." for n in ("first", "second", "third")}
     assert placed.answered == {"first", "second", "third"}
     assert placed.unplaced == frozenset()
-    assert len(placed.looks) == 3
+    assert placed.looks == ()
+    assert sum("question, which stands above it" in note for note in placed.notes) == 3
 
 
 def test_one_answer_left_out_does_not_move_the_others():

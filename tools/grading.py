@@ -264,14 +264,18 @@ def grade(
                         run.course.marked(same),
                         looks=same.looks,
                         partners=result.partners,
-                        notes=result.notes,
+                        notes=(*result.notes, *placed.notes),
                         handed_in=result.handed_in,
                         number=result.number,
                     )
                     reports.replace_file(run.path_of(told), json.dumps(as_json(told), indent=1))
                     run.finish(told, "as before")
                     continue
-                result = replace(result, looks=(*result.looks, *placed.looks))
+                result = replace(
+                    result,
+                    looks=(*result.looks, *placed.looks),
+                    notes=(*result.notes, *placed.notes),
+                )
                 run.course.register(one.who, one.assignment)
                 waiting[pool.submit(work, placed, one)] = (result, placed, earlier)
             except Exception as error:
@@ -281,6 +285,8 @@ def grade(
             try:
                 result = run.judge(result, placed, future.result(), earlier)
                 run.settle(result)
+            except running.Unready as why:
+                sys.exit(str(why))
             except Exception as error:  # the earlier result, and the marks in it, stay
                 run.finish(replace(result, refused=broken(error)), "not run")
     finally:

@@ -21,6 +21,8 @@ class Placed:
 
     Attributes
     ----------
+    looks, notes : tuple of str
+        What had to be restored: where a person should look, and where nothing was in doubt.
     answered : frozenset of str
         Marked cells whose text is not the one handed out.
     unplaced : frozenset of str
@@ -29,6 +31,7 @@ class Placed:
 
     nb: NotebookNode
     looks: tuple[str, ...]
+    notes: tuple[str, ...]
     answered: frozenset[str]
     unplaced: frozenset[str]
 
@@ -64,7 +67,7 @@ def place(nb: NotebookNode, released: list[NotebookNode]) -> Placed:
     released : list of NotebookNode
         The cells of the student copy.
     """
-    cells, looks = list(nb.cells), []
+    cells, looks, notes = list(nb.cells), [], []
     at: dict[int, int] = {}  # place in the student copy -> place in the submission
     wanted = {name_of(c): i for i, c in enumerate(released) if name_of(c)}
 
@@ -91,7 +94,9 @@ def place(nb: NotebookNode, released: list[NotebookNode]) -> Placed:
         at[there] = here
         if name_of(released[there]):
             name = name_of(released[there])
-            looks.append(f"cell {name} had lost its metadata and was recognised by its {how}")
+            sure = how != "place"
+            say = f"cell {name} had lost its metadata and was recognised by its {how}"
+            (notes if sure else looks).append(say)
 
     def search(how: str, wants: list[int], alike, anywhere: bool) -> None:
         for there in wants:
@@ -129,18 +134,19 @@ def place(nb: NotebookNode, released: list[NotebookNode]) -> Placed:
             and released[other].cell_type == want.cell_type
             and utils.is_solution(released[other])
         ]
-        question = there - 1 in at and at[there - 1] == low  # the answer follows it
-        if gap and not rivals and (len(gap) == 1 or question):
+        asked = there > 0 and released[there - 1].cell_type == "markdown"
+        question = asked and at.get(there - 1) == low  # the answer follows it
+        if gap and question and gap[0] == low + 1:
+            give(there, gap[0], "question, which stands above it")
+        elif not rivals and len(gap) == 1:
             give(there, gap[0], "place")
-        elif gap and question and gap[0] == low + 1:
-            give(there, gap[0], "place, below its question")
 
     written = own_texts(cells, released, at)
-    lost = []
     for name, there in wanted.items():
         if there not in at:
-            lost.append(name)
-            looks.append(f"cell {name} is missing; it was put back as it was handed out")
+            ours_alone = utils.is_locked(released[there])
+            say = f"cell {name} is missing; it was put back as it was handed out"
+            (notes if ours_alone else looks).append(say)
     nb.cells = filled(cells, released, at)
 
     answered, unplaced = set(), set()
@@ -151,7 +157,7 @@ def place(nb: NotebookNode, released: list[NotebookNode]) -> Placed:
         elif by_hand(cell) and any(written[cell.cell_type == "code"]):
             unplaced.add(name)
             looks.append(f"the answer {name} is empty, but there is text that may be it")
-    return Placed(nb, tuple(looks), frozenset(answered), frozenset(unplaced))
+    return Placed(nb, tuple(looks), tuple(notes), frozenset(answered), frozenset(unplaced))
 
 
 def between(at: dict[int, int], there: int, count: int) -> tuple[int, int]:

@@ -200,13 +200,28 @@ def page(who: Student, results: list[Result]) -> str:
 
 
 def write_pages(folder: Path, results: list[Result]) -> None:
-    """Write the page of each student, where it changed."""
+    """Write the page of each student, and one that leads to them, where they changed."""
     (folder / "reports").mkdir(exist_ok=True)
     own: dict[Student, list[Result]] = {}
     for who, r in each(results):
         if who.name:
             own.setdefault(who, []).append(r)
-    for who, some in own.items():
-        path, content = folder / "reports" / f"{who.key}.html", page(who, some)
+    pages = {who.key: page(who, some) for who, some in own.items()}
+    pages["index"] = overview(own)
+    for name, content in pages.items():
+        path = folder / "reports" / f"{name}.html"
         if not path.exists() or path.read_text(encoding="utf-8", errors="replace") != content:
             replace_file(path, content)
+
+
+def overview(own: dict[Student, list[Result]]) -> str:
+    """Return the instructor's page that leads to all others."""
+    rows = []
+    for who in sorted(own, key=lambda who: (who.name, who.key)):
+        for r in own[who]:
+            points = f"{number(r.final)} of {number(r.of)}" if r.tests else ""
+            cells = [html.escape(one) for one in (r.assignment, points, r.status)]
+            link = f'<a href="{who.key}.html">{html.escape(who.name)}</a>'
+            rows.append(f"<tr>{''.join(f'<td>{cell}</td>' for cell in (link, *cells))}</tr>")
+    head = "<tr><th>Student</th><th>Assignment</th><th>Points</th><th>Status</th></tr>"
+    return PAGE.format(title="All submissions", body=f"<table>{head}{''.join(rows)}</table>")
