@@ -141,8 +141,8 @@ class Tester:
             self.box.close()
             raise RuntimeError(f"a locked cell of {name} fails: {reply.get('wrong')}")
 
-    def run(self, test: str, box: Sandbox) -> Outcome:
-        """Run a test on what a student's process has defined so far."""
+    def run(self, test: str, box: Sandbox) -> Outcome | None:
+        """Run a test on what a student's process has defined; None if there is no verdict."""
         ours, report = socket.socketpair()
         link, other = socket.socketpair()
         with ours, report, link, other:
@@ -158,8 +158,7 @@ class Tester:
                     raise EOFError
                 found = json.loads(verdict.recv_bytes())
             except (EOFError, OSError):
-                why = "the test could not be judged"
-                return Outcome(error=why, private=f"{why}: its own process ended")
+                return None
         return Outcome(found["output"], found["told"], found["private"], found["value"])
 
 
@@ -237,7 +236,8 @@ def run(
     """
     begun, gone, box, looks, left = time.monotonic(), "", None, [], PICTURES
     outcomes: list[Outcome | None] = []
-    tests = tester(assignment, limits, unsafe) if any(map(is_test, nb.cells)) else None
+    if any(map(is_test, nb.cells)):
+        tester(assignment, limits, unsafe)  # if it cannot be made nothing is begun
     withheld = tuple(assignments.settings(assignment).get("withheld", []))
     try:
         try:
@@ -259,7 +259,11 @@ def run(
             outcome = None
             try:
                 if test:
-                    outcome = tests.run(name, box)
+                    outcome = tester(assignment, limits, unsafe).run(name, box)
+                    if outcome is None:
+                        why = f"the test {name} could not be judged"
+                        looks.append(why)
+                        outcome = Outcome(error=why, private=f"{why}: its own process ended")
                     box.served()
                     if binds(cell.source) and "ran longer than" not in outcome.error:
                         box.run(cell.source)  # what students see of the test, as in their notebook
