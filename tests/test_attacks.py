@@ -326,6 +326,11 @@ def test_an_attack_on_the_small_assignment_earns_nothing_and_harms_nobody(releas
         told = [outcome.private for outcome in found if "ValueError" in outcome.private]
         assert len(told) == 2
         assert all("read True found 0" in each for each in told)
+    (tester,) = running.testers.values()
+    assert tester.box.process.poll() is None
+
+
+def test_after_all_that_honest_work_gets_its_points(released):
     honest = nbformat.from_dict(small.solved(released)).cells
     assert earned(small.NAME, honest)[0] == 8
 
