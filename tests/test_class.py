@@ -11,6 +11,7 @@ import grading
 import nbformat
 import pytest
 import sandbox
+
 pytestmark = [
     pytest.mark.long,
     pytest.mark.filterwarnings("ignore::sqlalchemy.exc.SAWarning"),  # nbgrader's own
@@ -104,7 +105,8 @@ def test_everybody_of_sixty_gets_the_declared_points_and_no_false_flag(tmp_path)
         path = tmp_path / "class" / who / f"{NAME}{' (1)' if number % 3 else ''}.ipynb"
         path.parent.mkdir(parents=True)
         path.write_text(json.dumps(nb))
-        wanted[unicodedata.normalize("NFC", who)] = (case["points"], EDITORS[number % len(EDITORS)].__name__, mistake)
+        how = (EDITORS[number % len(EDITORS)].__name__, mistake)
+        wanted[unicodedata.normalize("NFC", who)] = (case["points"], *how)
     begun = time.monotonic()
     limits = sandbox.Limits(cell=200.0, total=900.0)
     results = grading.grade(

@@ -209,11 +209,13 @@ def test_a_roster_gives_names_ids_and_pairs(course, tmp_path):
     path = tmp_path / "roster.csv"
     path.write_text(ROSTER, encoding="utf-8")
     people = tuple(intake.roster(path))
-    course.hand_in("garciaana_5_7_S1_small.ipynb".removesuffix(".ipynb"))
+    flat = course.folder / "garciaana_5_7_S1_small.ipynb"
+    flat.write_text(json.dumps(course.solved()))
     course.hand_in("Jo Mu\u0308ller_9_assignsubmission_file_")
     course.hand_in("stranger")
     found = course.grade(options=grading.Options(people=people))
     assert set(found) == {"García, Ana", "Müller, Jo", "stranger", "Nobody, At All"}
+    assert found["García, Ana"].partners == (people[1],)
     rows = {row["student"]: row for row in course.table()}
     assert rows["O'Brien, Tim"]["points"] == rows["García, Ana"]["points"] == "8"
     assert "together with García, Ana" in rows["O'Brien, Tim"]["notes"]
@@ -276,7 +278,7 @@ def test_what_is_no_submission_costs_its_own_line_only(course, tmp_path):
     course.hand_in("good")
     (course.folder / "loose.ipynb").write_text("{}")
     (course.folder / "empty").mkdir()
-    for name in ("linked", "piped", "foldered", "socketed", "closed"):
+    for name in ("linked", "piped", "foldered", "socketed"):
         (course.folder / name).mkdir()
     (course.folder / "linked" / "S1_small.ipynb").symlink_to("/etc/passwd")
     os.mkfifo(course.folder / "piped" / "S1_small.ipynb")
@@ -556,9 +558,11 @@ def test_an_answer_that_cannot_be_placed_is_never_0(course):
     extra = {"cell_type": "markdown", "id": "mine", "metadata": {}, "source": "It stays 0."}
     nb["cells"].insert(1, extra)
     course.hand_in("moved", nb)
-    course.hand_in("nothing", why="YOUR ANSWER HERE")
+    for name, why in (("nothing", "YOUR ANSWER HERE"), ("blank", " \n"), ("cut", "Why 0?")):
+        course.hand_in(name, why=why)
     found = course.grade()
     assert points(found["moved"]) == [3, 5, None]
+    assert points(found["blank"]) == points(found["cut"]) == [3, 5, 0]
     assert points(found["nothing"]) == [3, 5, 0]
     assert found["moved"].status == "graded, needs a look"
     assert found["moved"].tests[2].state == "unplaced"

@@ -269,6 +269,8 @@ class Sandbox:
         withheld: tuple[str, ...] = (),
         files: Mapping[str, bytes] | None = None,
     ):
+        if any(Path(name).name != name for name in files or ()):
+            raise ValueError("a file of the student's has no name that a file can have")
         self.limits, self.reason, self.folder = limits, "", None
         end = time.monotonic() + limits.total
         self.end = self.deadline = end

@@ -249,11 +249,11 @@ def fork(tests: Tests, task: dict, link: int, report: int) -> None:
         return
     try:
         used = sum(resource.getrusage(resource.RUSAGE_SELF)[:2])
-        seconds = int(used + 2 * task["seconds"]) + 30
+        seconds = int(used + 2 * task["limit"]) + 30
         resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
         _, hard = resource.getrlimit(resource.RLIMIT_DATA)
         resource.setrlimit(resource.RLIMIT_DATA, (min(MEMORY, hard) if hard > 0 else MEMORY,) * 2)
-        done = tests.run(task["test"], Student(Connection(link), task["seconds"]))
+        done = tests.run(task["test"], Student(Connection(link), task["limit"]))
         Connection(report).send_bytes(json.dumps(done).encode())
     finally:
         os._exit(0)

@@ -468,7 +468,7 @@ def place(parts: tuple[str, ...]) -> Place | None:
         file = last if len(parts) > 1 else canvas["file"]
         order = (int(canvas["number"][:18]), *again(canvas["file"]))
         return Place(canvas["name"], file, canvas["id"], True, bool(canvas["late"]), order)
-    if len(parts) > 1:
+    if len(parts) > 1 or first.lower().endswith(".zip"):
         label = re.sub(r"\.zip$", "", first, flags=re.IGNORECASE) or first
         return Place(label, last, order=again(last))
     return None

@@ -24,7 +24,7 @@ class Placed:
     looks, notes : tuple of str
         What had to be restored: where a person should look, and where nothing was in doubt.
     answered : frozenset of str
-        Marked cells whose text is not the one handed out.
+        Marked cells with lines that were not handed out.
     unplaced : frozenset of str
         Answers by hand that are missing while other texts of the student's may be them.
     """
@@ -44,6 +44,15 @@ def name_of(cell: NotebookNode) -> str:
 def plain(source: str) -> str:
     """Return a text without what editors change by themselves."""
     return " ".join(source.split())
+
+
+def own_lines(source: str, given: str) -> set[str]:
+    """Return the lines of a text that are not in what was handed out."""
+    return (
+        {plain(one) for one in source.splitlines()}
+        - {plain(one) for one in given.splitlines()}
+        - {""}
+    )
 
 
 def defines(cell: NotebookNode) -> str:
@@ -78,8 +87,8 @@ def place(nb: NotebookNode, released: list[NotebookNode]) -> Placed:
         if name not in wanted:
             looks.append(f"a cell is marked {name!r}, which this assignment does not have")
         elif wanted[name] in at:
-            before, given = at[wanted[name]], plain(released[wanted[name]].source)
-            if plain(cells[before].source) == given != plain(cell.source):
+            before, given = at[wanted[name]], released[wanted[name]].source
+            if not own_lines(cells[before].source, given) and own_lines(cell.source, given):
                 at[wanted[name]] = here
             first = "the first that was changed" if at[wanted[name]] == here else "the first"
             looks.append(f"cell {name} is there twice; {first} counts, both ran")
@@ -152,7 +161,7 @@ def place(nb: NotebookNode, released: list[NotebookNode]) -> Placed:
     answered, unplaced = set(), set()
     for name, there in wanted.items():
         cell = next(c for c in nb.cells if name_of(c) == name)
-        if plain(cell.source) != plain(released[there].source):
+        if own_lines(cell.source, released[there].source):
             answered.add(name)
         elif by_hand(cell) and any(written[cell.cell_type == "code"]):
             unplaced.add(name)

@@ -24,6 +24,7 @@ FILES = [TOOLS / "sandbox_runner.py", TOOLS / "tester.py", TOOLS / "codec.py"]
 TESTER = TOOLS / "tester.py"
 TESTER_SLOT = 10_000  # apart from all students' slots
 TESTER_MEMORY = 6000  # MB of all tests that run at a time
+START = 120.0  # seconds that an assignment's locked cells may take
 GRACE = 15.0  # seconds that a verdict may come late
 PICTURES = 8 << 20  # bytes of a submission's figures
 
@@ -133,13 +134,16 @@ class Tester:
 
     def __init__(self, name: str, limits: Limits, unsafe: bool):
         self.limits, self.lock = limits, threading.Lock()
-        own = Limits(limits.cell, math.inf, TESTER_MEMORY, limits.processes, limits.folder)
+        own = Limits(START, math.inf, TESTER_MEMORY, limits.processes, limits.folder)
         self.box = Sandbox(own, unsafe, TESTER_SLOT, program=TESTER)
-        self.box.tell({"assignment": told(name)})
-        reply = self.box.receive()
-        if "ready" not in reply:
+        try:
+            wrong = self.box.ask({"assignment": told(name)}, 0.0).get("wrong")
+        except Stopped as stopped:
+            wrong = str(stopped)
+        self.box.deadline = math.inf  # what bounds a test is its own limit
+        if wrong:
             self.box.close()
-            raise RuntimeError(f"a locked cell of {name} fails: {reply.get('wrong')}")
+            raise RuntimeError(f"a locked cell of {name} fails: {wrong}")
 
     def run(self, test: str, box: Sandbox) -> Outcome | None:
         """Run a test on what a student's process has defined; None if there is no verdict."""
@@ -147,7 +151,8 @@ class Tester:
         link, other = socket.socketpair()
         with ours, report, link, other:
             with self.lock:
-                self.box.tell({"test": test}, [link.fileno(), report.fileno()])
+                task = {"test": test, "limit": self.limits.cell}
+                self.box.tell(task, [link.fileno(), report.fileno()])
             box.serve(other.fileno())
             for end in (report, link, other):
                 end.close()
