@@ -236,6 +236,18 @@ def test_a_roster_gives_names_ids_and_pairs(course, tmp_path):
     assert moodle["s3"]["Grade"] == ""
 
 
+def test_partners_who_both_hand_in_get_their_own_points_once(course):
+    people = (Student("Ana", "s1", group="g"), Student("Ben", "s2", group="g"))
+    course.hand_in("s1")
+    course.hand_in("s2", total="def total(values):\n    return 0")
+    course.grade(options=grading.Options(people=people))
+    assert {row["id"]: row["points"] for row in course.table()} == {"s1": "8", "s2": "5"}
+    assert {row["id"]: row["notes"] for row in course.table()} == {
+        "s1": "Ben of the same group handed in alone",
+        "s2": "Ana of the same group handed in alone",
+    }
+
+
 @pytest.mark.parametrize(
     ("label", "name"),
     [
@@ -293,6 +305,8 @@ def test_what_is_no_submission_costs_its_own_line_only(course, tmp_path):
     for _ in range(3):
         bomb = zipped({"x.zip": bomb})
     (course.folder / "bomb.zip").write_bytes(bomb)
+    many = zipped({f"{i}/S1_small.ipynb": b"0" * (1 << 20) for i in range(30)})
+    (course.folder / "many.zip").write_bytes(many)
     (course.folder / "broken.zip").write_bytes(b"PK\x03\x04 no")
     (course.folder / "climber.zip").write_bytes(zipped({"../../S1_small.ipynb": b"{}"}))
     course.hand_in("half", json.dumps(course.solved())[:500])
@@ -310,6 +324,7 @@ def test_what_is_no_submission_costs_its_own_line_only(course, tmp_path):
         ("socketed", "S1_small.ipynb"): "it is no file: a notebook is expected",
         ("deep", "d"): "it lies deeper than 5 folders",
         ("bomb", "S1_small.ipynb"): "it is larger than 2 MB (--largest sets another limit)",
+        ("many", "S1_small.ipynb"): "its zips unpack to more than 20 MB",
         ("broken", "broken.zip"): "it is no zip that can be read",
         ("climber", "S1_small.ipynb"): "its place in the zip is none that a student's file has",
         ("half", "S1_small.ipynb"): "it is no notebook: it cannot be read as one",

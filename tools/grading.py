@@ -115,16 +115,13 @@ class Grading:
     def __init__(
         self, out: Path, chosen: list[str], limits: Limits, unsafe: bool, options: Options
     ):
-        self.course, self.limits, self.unsafe, self.options = (
-            Course(out, chosen),
-            limits,
-            unsafe,
-            options,
-        )
+        self.course, self.limits = Course(out, chosen), limits
+        self.unsafe, self.options = unsafe, options
         self.out, self.kept = out, out / "results"
         self.kept.mkdir(exist_ok=True)
         self.results: list[Result] = []
         self.rows: list[similar.Rows] = []
+        self.handed_in: set[tuple[Student, str]] = set()
 
     def limits_of(self, assignment: str) -> Limits:
         """Return the limits of one assignment."""
@@ -143,14 +140,19 @@ class Grading:
             repr(self.limits_of(one.assignment)),
             str(self.unsafe),
         )
-        people = intake.Class(self.options.people)
+        notes, partners = one.notes, []
+        for who in intake.Class(self.options.people).partners(one.who):
+            if (who, one.assignment) in self.handed_in:
+                notes = (*notes, f"{who.name} of the same group handed in alone")
+            else:
+                partners.append(who)
         return Result(
             one.who,
             one.assignment,
             key,
             looks=one.looks,
-            notes=one.notes,
-            partners=people.partners(one.who),
+            notes=notes,
+            partners=tuple(partners),
             handed_in=one.time.astimezone(UTC).isoformat() if one.time else "",
             number=one.number,
         )
@@ -229,6 +231,7 @@ def grade(
         sys.exit(f"There is no submission in {folder}: put STUDENT/ASSIGNMENT.ipynb there.")
     out.mkdir(parents=True, exist_ok=True)
     run = Grading(out, chosen, limits, unsafe, options)
+    run.handed_in = {(one.who, one.assignment) for one in found}
     for result in wrong:
         run.finish(result, "not run")
     slots: queue.Queue[int] = queue.Queue()

@@ -15,6 +15,7 @@ import re
 import stat
 import unicodedata
 import zipfile
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -35,6 +36,7 @@ VALUES = 3_000_000  # commas, brackets and braces in a notebook, which bound wha
 FILES = 20_000  # looked at in all
 MARKED_LATE = "the course system marked it as late"
 DEPTH = 5  # folders and zips in each other
+UNPACKED = 10  # times the largest file: what one student's zips may unpack to
 KNOWN_FORMAT = (nbformat.v4.nbformat, nbformat.v4.nbformat_minor)
 JUNK = {"__macosx", "thumbs.db", "desktop.ini", "__pycache__"}
 MOODLE = re.compile(r"(?P<name>.+)_(?P<id>\d+)_assignsubmission_(?P<kind>[a-z]+)_?(?P<file>.*)")
@@ -118,7 +120,9 @@ def junk(name: str) -> bool:
 
 def entries(root: Path, largest: int) -> Iterator[Entry]:
     """Give every file below a folder, or in a zip; at most `FILES` of them."""
-    found = inside(root, (), largest, 0) if root.is_dir() else zipped(root, (), largest, 0)
+    spent: Counter[str] = Counter()
+    start = inside if root.is_dir() else zipped
+    found = start(root, (), largest, 0, spent)
     for count, entry in enumerate(found):
         if count == FILES:
             yield Entry(
@@ -128,7 +132,9 @@ def entries(root: Path, largest: int) -> Iterator[Entry]:
         yield entry
 
 
-def inside(folder: Path, parts: tuple[str, ...], largest: int, depth: int) -> Iterator[Entry]:
+def inside(
+    folder: Path, parts: tuple[str, ...], largest: int, depth: int, spent: Counter[str]
+) -> Iterator[Entry]:
     """Give the files of a folder and of what lies in it."""
     try:
         with os.scandir(folder) as found:
@@ -152,11 +158,11 @@ def inside(folder: Path, parts: tuple[str, ...], largest: int, depth: int) -> It
             if depth == DEPTH:
                 yield Entry(here, wrong=f"it lies deeper than {DEPTH} folders")
             else:
-                yield from inside(path, here, largest, depth + 1)
+                yield from inside(path, here, largest, depth + 1, spent)
         elif not stat.S_ISREG(status.st_mode):
             yield Entry(here, wrong="it is no file: a notebook is expected")
         elif name.lower().endswith(".zip"):
-            yield from zipped(path, here, largest, depth + 1)
+            yield from zipped(path, here, largest, depth + 1, spent)
         else:
             yield Entry(here, status.st_size, time, lambda p=path: content(p, largest))
     if empty and len(parts) == 1:
@@ -185,9 +191,17 @@ def bounded(file: io.BufferedIOBase, largest: int) -> bytes:
 
 
 def zipped(
-    source: Path | bytes, parts: tuple[str, ...], largest: int, depth: int
+    source: Path | bytes,
+    parts: tuple[str, ...],
+    largest: int,
+    depth: int,
+    spent: Counter[str],
 ) -> Iterator[Entry]:
-    """Give the files of a zip and of zips in it; nothing is unpacked before it is read."""
+    """Give the files of a zip and of zips in it; nothing is unpacked before it is read.
+
+    `spent` counts the bytes that the zips of each student unpack to. A zip says them beforehand,
+    and no more than it says is ever unpacked.
+    """
     if depth > DEPTH:
         yield Entry(parts, wrong=f"it lies in more than {DEPTH} folders and zips")
         return
@@ -214,6 +228,10 @@ def zipped(
             time = datetime(*year).astimezone()
         except (ValueError, OverflowError, OSError):
             time = None
+        spent[here[0]] += member.file_size
+        if spent[here[0]] > UNPACKED * largest * MB:
+            yield Entry(here, wrong=f"its zips unpack to more than {UNPACKED * largest} MB")
+            return
         read = lambda m=member: from_zip(pack, m, largest)  # noqa: E731
         if len(below) > DEPTH or ".." in below:
             yield Entry(here, wrong="its place in the zip is none that a student's file has")
@@ -223,7 +241,7 @@ def zipped(
             except Refused as why:
                 yield Entry(here, wrong=str(why))
             else:
-                yield from zipped(inner, here, largest, depth + 1)
+                yield from zipped(inner, here, largest, depth + 1, spent)
         else:
             yield Entry(here, member.file_size, time, read)
 
