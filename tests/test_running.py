@@ -27,6 +27,7 @@ def graded(monkeypatch, tmp_path):
     return play
 
 
+SLOW = sandbox.Limits(cell=60.0, total=200.0)  # imports PyTorch
 DOUBLE = ("solution", "double", "def double(x):\n    return 2 * x")
 
 
@@ -191,7 +192,7 @@ assert found.tolist() == [1.0, 1.0], "it did not move"
 )
 def test_a_test_sees_what_became_of_an_argument(graded, body, error):
     cells = [("solution", "move", "def move(x):\n    return x + 1"), ("test", "t", KEEPS)]
-    found = graded(cells, {"move": f"def move(x):\n    {body}"}, keeps=["move"])
+    found = graded(cells, {"move": f"def move(x):\n    {body}"}, keeps=["move"], limits=SLOW)
     assert found["t"].error == error
 
 
@@ -199,7 +200,7 @@ def test_elsewhere_a_test_keeps_its_own(graded):
     spoil = "def move(x):\n    x.fill_(7)\n    return x * 0 + 1"
     check = "import torch\nx = torch.ones(2)\nfound = move(x)\nassert torch.equal(found, x)"
     cells = [("solution", "move", spoil), ("test", "t", check)]
-    assert graded(cells)["t"].error == ""
+    assert graded(cells, limits=SLOW)["t"].error == ""
 
 
 def test_what_is_withheld_is_not_there_and_says_so(graded):
@@ -215,8 +216,7 @@ print(names, len(files) > 20, cf.IFCA.__name__)
 print(cf.populations.label_swapped("digits", 4, 2, seed=0))"""
     check = "import torch\ncut(torch.eye(2))"
     cells = [("solution", "cut", call), ("free", "look", look), ("test", "t", check)]
-    limits = sandbox.Limits(cell=60.0, total=200.0)
-    found = graded(cells, withheld=["cfl"], limits=limits)
+    found = graded(cells, withheld=["cfl"], limits=SLOW)
     assert found["t"].error == (
         "RuntimeError: cfl.optimal_bipartition is not there while this assignment is graded:"
         " it is yours to write"
@@ -240,7 +240,7 @@ def test_figures_and_files(graded):
     read = "print(open('own.csv').read())"
     write = "open('own.csv', 'w')"
     cells = [("free", "draw", draw), ("free", "read", read), ("free", "write", write)]
-    found = graded(cells, files={"own.csv": b"a,b"}, limits=sandbox.Limits(cell=60.0, total=90.0))
+    found = graded(cells, files={"own.csv": b"a,b"}, limits=SLOW)
     assert [image[:4] for image in found["draw"].images] == [b"\x89PNG"] * 2
     assert found["draw"].output.endswith("drawn\n")
     assert found["read"].output == "a,b\n"
@@ -248,24 +248,22 @@ def test_figures_and_files(graded):
 
 
 def test_a_tester_that_died_is_made_again(graded, monkeypatch):
-    made = []
-    tester = running.Tester
+    killed, first = [], running.Tester.run
 
-    def kill_first(*args):
-        made.append(tester(*args))
-        if len(made) == 1:
-            made[0].box.stop("killed")
-            made[0].box.process.wait()
-        return made[-1]
+    def kill_first(self, *args):
+        if not killed:
+            killed.append(self)
+            self.box.stop("killed")
+            self.box.process.wait()
+        return first(self, *args)
 
-    monkeypatch.setattr(running, "Tester", kill_first)
+    monkeypatch.setattr(running.Tester, "run", kill_first)
     cells = [DOUBLE, ("test", "t", "double(1)"), ("test", "u", "double(1)")]
     found = graded(cells)
     assert found["t"].error == "the test t could not be judged"
     assert found["t"].private.endswith("its own process ended")
     assert found["looks"] == ("the test t could not be judged",)
     assert found["u"].error == ""
-    assert len(made) == 2
 
 
 def test_without_bubblewrap_it_is_the_same(graded, monkeypatch):
