@@ -29,6 +29,10 @@ GRACE = 15.0  # seconds that a verdict may come late
 PICTURES = 8 << 20  # bytes of a submission's figures
 
 
+class Unready(Exception):
+    """An assignment's own cells fail; the message says which and how."""
+
+
 @dataclass(frozen=True)
 class Outcome:
     """What came of one code cell.
@@ -128,7 +132,7 @@ class Tester:
 
     Raises
     ------
-    RuntimeError
+    Unready
         If the assignment's own cells fail.
     """
 
@@ -143,7 +147,7 @@ class Tester:
         self.box.deadline = math.inf  # what bounds a test is its own limit
         if wrong:
             self.box.close()
-            raise RuntimeError(f"a locked cell of {name} fails: {wrong}")
+            raise Unready(f"a locked cell of {name} fails: {wrong}")
 
     def run(self, test: str, box: Sandbox) -> Outcome | None:
         """Run a test on what a student's process has defined; None if there is no verdict."""
