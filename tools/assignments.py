@@ -82,13 +82,20 @@ def configuration(course: Path) -> Config:
 
 
 def generate(course: Path, chosen: list[str]) -> None:
-    """Let nbgrader write the student copies to `course`/release and fill `course`/gradebook.db."""
+    """Let nbgrader write the student copies to `course`/release and fill `course`/gradebook.db.
+
+    What an earlier call made of the same source notebook stays as it is.
+    """
     config = configuration(course)
     course.mkdir(parents=True, exist_ok=True)
     log, said = logging.getLogger("assignments"), io.StringIO()
     log.handlers, log.propagate = [logging.StreamHandler(said)], False
     log.setLevel(logging.ERROR)
     for name in chosen:
+        stamp = course / "source" / f"{name}.made"
+        made = house.digest(SOURCE / name / f"{name}.ipynb", Path(__file__))
+        if stamp.exists() and stamp.read_text() == made:
+            continue
         folder = course / "source" / name  # the notebook alone: nbgrader hands out what lies beside
         folder.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(SOURCE / name / f"{name}.ipynb", folder / f"{name}.ipynb")
@@ -107,6 +114,7 @@ def generate(course: Path, chosen: list[str]) -> None:
         hidden = [cell.source for cell in released(course, name) if REGION.search(cell.source)]
         if hidden:
             sys.exit(f"The student copy of {name} still has a marked region:\n{hidden[0]}")
+        stamp.write_text(made)
 
 
 def released(course: Path, name: str) -> list[nbformat.NotebookNode]:

@@ -189,8 +189,6 @@ class Grading:
         """Return the result of a submission that ran; keep its notebook, points and marks."""
         _, items = wants(self.options.again, result.who, result.assignment)
         tests = self.course.tests(placed, ran, result.assignment)
-        for item in items & {test.id for test in tests}:
-            self.course.reopen(result, item)
         if items and earlier is not None and not earlier.refused:
             old = {test.id: test for test in earlier.tests}
             tests = tuple(t if t.id in items else old.get(t.id, t) for t in tests)
@@ -199,7 +197,10 @@ class Grading:
             result, looks=looks, errors=errors(placed, ran), tests=tests, seconds=ran.seconds
         )
         self.course.write(result, placed, ran)
-        return self.course.save(result, earlier)
+        result = self.course.save(result, earlier)
+        for item in items & {test.id for test in tests}:
+            result = self.course.reopened(result, item)
+        return result
 
     def write(self) -> list[Result]:
         """Write tables and pages, and return what they show."""

@@ -178,13 +178,15 @@ class Course:
                 tests.append(test)
         return replace(result, tests=tuple(tests))
 
-    def reopen(self, result: Result, item: str) -> None:
-        """Ask for a mark again, which a person gave."""
+    def reopened(self, result: Result, item: str) -> Result:
+        """Ask for a mark again that a person gave."""
         name = result.assignment
         with Gradebook(self.url) as gradebook:
             grade = gradebook.find_grade(item, name, name, result.who.key)
-            grade.needs_manual_grade = True
-            gradebook.db.commit()
+            if grade.manual_score is not None:
+                grade.needs_manual_grade = True
+                gradebook.db.commit()
+        return self.marked(result)
 
     # ------------------------------------------------------------ notebooks to look at
 
