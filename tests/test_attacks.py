@@ -66,8 +66,7 @@ def read():
             try:
                 if stat.S_ISSOCK(os.fstat(fd).st_mode):
                     wire = socket.socket(fileno=os.dup(fd))
-                    wire.settimeout(0.01)
-                    got.append(wire.recv(1 << 16, socket.MSG_PEEK))
+                    got.append(wire.recv(1 << 16, socket.MSG_PEEK | socket.MSG_DONTWAIT))
             except OSError:
                 pass
         time.sleep(0.001)
