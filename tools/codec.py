@@ -309,7 +309,7 @@ class Reader:
         kind, grad = getattr(torch, dtype), self.raw(1) == b"\1"
         made = torch.empty(0, dtype=kind)
         if data:
-            made = torch.frombuffer(bytearray(data), dtype=kind)
+            made = torch.frombuffer(bytearray(data), dtype=kind).clone()  # owns its memory
         made = made.reshape(shape)
         if grad and (kind.is_floating_point or kind.is_complex):
             made.requires_grad_()
