@@ -109,7 +109,7 @@ def test_payloads_become_text(name):
     assert all(word in Tags(page).text for word in words)  # readable and true
 
 
-@settings(max_examples=300)
+@settings(max_examples=300, deadline=None)
 @given(
     st.lists(
         st.sampled_from([*PAYLOADS.values(), "\n", "\n\n", "    ", "`", "$", "$$", "<", ">", "|"])
@@ -140,6 +140,7 @@ def test_honest_markdown_stays_what_it_says():
         assert part in page
 
 
+@settings(deadline=None)
 @given(st.text(alphabet=st.characters(), max_size=200))
 def test_any_text_can_be_written_and_says_no_command(given_text):
     done = clean.text(given_text)
@@ -302,7 +303,7 @@ class Watch:
     def __init__(self, browser, base: str):
         self.context = browser.new_context()
         self.page, self.sang = self.context.new_page(), []
-        self.page.on("request", lambda r: "canary" in r.url and self.sang.append(r.url))
+        self.page.on("request", lambda r: r.url.endswith("/canary") and self.sang.append(r.url))
         self.page.on("dialog", lambda d: [self.sang.append(d.message), d.dismiss()])
         self.base = base
 

@@ -83,7 +83,7 @@ def test_each_answer_gets_the_points_it_should_and_a_diagnosis(course):
     assert told["wrong"][0] == "The total of 1 and 2 is 3, not 2."
     assert told["strange"][1] == f"{small.SECRET}: the mean stays 0, it is 2."
     assert told["forgot"][1] == "a hidden test of this task fails: it raises ZeroDivisionError"
-    assert told["stub"] == ["nothing is written there yet"] * 2 + ["No response."]
+    assert told["stub"] == ["nothing is written there yet"] * 2 + ["Nothing is written there."]
     assert "no_such_package" in found["missing"].errors[0]
     assert "SyntaxError" in found["broken"].errors[0]
     assert {result.status for result in found.values()} == {"graded"}
@@ -424,9 +424,7 @@ def test_hostile_ones_get_what_they_earn_and_stop_nobody(course, tmp_path):
         if name not in ("flood", "write"):  # the second wrote to a /tmp of its own
             assert found[name].errors, name
     assert points(found["slow"]) == [0, 5, None]
-    assert (
-        found["slow"].tests[0].message == "a hidden test of this task fails: it ran longer than 5 s"
-    )
+    assert found["slow"].tests[0].message == "it ran longer than 5 s"
     for name in ("stubborn", "shared", "ended"):
         assert points(found[name]) == [3, 0, None], name
         assert found[name].status == "graded, needs a look"
@@ -464,9 +462,10 @@ def test_what_the_sandbox_sees(monkeypatch):
     with sandbox.Sandbox(LIMITS) as box:
 
         def value(code: str) -> float:
-            done = box.run(code)
+            before, _, last = code.rpartition("; ")
+            done = box.run(f"{before}\nprint({last})")
             assert done["error"] is None, done["error"]
-            return done["value"]
+            return float(done["output"])
 
         assert value("import os; len(os.listdir('.'))") <= 4  # IPython's own folders
         assert value(f"int(os.path.exists({str(house.ROOT / 'README.md')!r}))") == 0

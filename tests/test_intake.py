@@ -107,6 +107,7 @@ def test_names_of_a_windows_zip_are_read(course):
     assert points(course.grade()["Müller"]) == [3, 5, None]
 
 
+@settings(deadline=None)
 @given(st.text(max_size=80), st.text(max_size=80))
 def test_safe_names_are_safe_and_differ(one, other):
     for name in (one, other):
@@ -468,7 +469,7 @@ def working_sandbox():
 REAL = running.run
 
 
-@settings(max_examples=200)
+@settings(max_examples=200, deadline=None)
 @given(st.binary(max_size=400))
 def test_any_bytes_are_a_notebook_or_refused(data):
     try:
@@ -485,7 +486,7 @@ JSON = st.recursive(
 )
 
 
-@settings(max_examples=200)
+@settings(max_examples=200, deadline=None)
 @given(
     st.lists(
         st.fixed_dictionaries(
@@ -594,7 +595,7 @@ def test_an_answer_below_its_untouched_cell_is_seen(course):
     assert course.grade()["below"].tests[2].state == "unplaced"
 
 
-@settings(max_examples=60)
+@settings(max_examples=60, deadline=None)
 @given(st.permutations(range(7)), st.sets(st.integers(0, 6)), st.booleans())
 def test_placing_never_loses_a_text_and_marks_each_cell_once(order, left_out, marks):
     released, cells = explained(), explained()
@@ -734,6 +735,7 @@ def test_what_the_class_shares_says_nothing():
     assert similar.pairs(everything) == []
 
 
+@settings(deadline=None)
 @given(st.text(max_size=300))
 def test_any_code_has_tokens(source):
     similar.in_a_row(similar.tokens(source), similar.CODE)

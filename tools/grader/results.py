@@ -22,7 +22,7 @@ def safe(name: str) -> str:
     """
     apart = unicodedata.normalize("NFKD", name)
     plain = re.sub(r"[^A-Za-z0-9._-]+", "-", "".join(c for c in apart if c.isascii())).strip("-.")
-    if plain == name and len(name) <= 60 and name != "index":
+    if plain == name != "" and len(name) <= 60 and name != "index":
         return name
     mark = hashlib.sha256(unicodedata.normalize("NFC", name).encode()).hexdigest()[:6]
     return f"{plain[:50]}-{mark}".lstrip("-.")
