@@ -4,7 +4,6 @@
 hidden tests; what else lies in its folder is for instructors. nbgrader makes the student copy.
 """
 
-import ast
 import io
 import logging
 import os
@@ -225,23 +224,6 @@ def lines(blocks: list[str], public: str = "") -> set[str]:
     told = {piece for piece in pieces if len(piece) >= 12 and re.search("[a-z]{3}", piece)}
     public = bare(public)
     return {piece for piece in told if piece not in public}
-
-
-def messages(source: str) -> list[re.Pattern]:
-    """Return what the messages of a test can look like, as its author wrote them.
-
-    A value that is filled in may have up to 80 characters.
-    """
-    found = []
-    for node in ast.walk(ast.parse(source)):
-        parts = node.values if isinstance(node, ast.JoinedStr) else [node]
-        fixed = [p.value for p in parts if isinstance(p, ast.Constant) and isinstance(p.value, str)]
-        if sum(map(len, fixed)) >= 10:
-            escaped = [
-                re.escape(p.value) if isinstance(p, ast.Constant) else ".{0,80}" for p in parts
-            ]
-            found.append(re.compile("".join(escaped), re.DOTALL))
-    return found
 
 
 def main() -> None:
