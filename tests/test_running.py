@@ -150,7 +150,7 @@ def walk(start, slope, how):
 def lent(graded, answer):
     cells = [("locked", "imports", "from types import SimpleNamespace")]
     cells += [("solution", "walk", WALK), ("test", "t", LEND)]
-    return graded(cells, {"walk": answer})["t"].error
+    return graded(cells, {"walk": answer}, limits=SLOW)["t"].error
 
 
 @pytest.mark.parametrize(
@@ -164,7 +164,7 @@ def lent(graded, answer):
         ("def walk(start, slope, how):\n    return slope", "an object of the type function"),
         (
             "def walk(start, slope, how):\n    while True:\n        slope(0.0)",
-            "it called back more than 20000 times",
+            "it called back more than 5000 times",
         ),
     ],
 )

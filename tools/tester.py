@@ -25,7 +25,7 @@ from multiprocessing.connection import Connection
 import codec
 from sandbox_runner import OutOfTime, Tail, at_most, confine
 
-CALLS = 20_000  # back to the test, that one test answers
+CALLS = 5000  # back to the test, that one test answers
 TAKEN = 256 << 20  # bytes that one test takes
 MEMORY = 2000 << 20  # bytes of one test
 TOLD = 1000  # characters of what a student is told
