@@ -146,6 +146,24 @@ def seen(*args):
     raise ValueError(f"read {len(places) > 20} found {after.count('a ' + 'cluster')}")
 """
 
+CALLS_BACK = """\
+from types import SimpleNamespace
+def called(*args):
+    lent = [value for value in args if callable(value)]
+    for bundle in args:
+        if isinstance(bundle, SimpleNamespace):
+            lent += [value for value in vars(bundle).values() if callable(value)]
+    plain = [v for v in args if not callable(v) and not isinstance(v, SimpleNamespace)]
+    found = plain[0] if plain else None
+    for function in lent * 3:
+        for given in (plain, plain[:1], plain[:2], plain[:3], [found], [function], []):
+            try:
+                found = function(*given)
+            except Exception as error:
+                found = getattr(error, "args", found)
+    return found
+"""
+
 LIAR = """\
 class Liar(int):
     def __new__(cls, value=0): return int.__new__(cls, 3)
@@ -406,6 +424,7 @@ def played(copies, name: str, first: str, answers: dict) -> float:
         (PATCH_RUNNER + AT_FORK + READING_THREAD + PATCH_HELPERS, None),
         (PATCH_RUNNER + EQUALS_ALL, "Anything()"),
         (PATCH_HELPERS + RETURNS_RIGHT, "peek()"),
+        (CALLS_BACK, "called(*a)"),
         ("", "None"),
         ("", "a[0]"),
         ("", "[]"),
@@ -413,7 +432,18 @@ def played(copies, name: str, first: str, answers: dict) -> float:
         ("import torch", "torch.zeros(3, 3)"),
         ("", "float('nan')"),
     ],
-    ids=["patched", "equals all", "own names", "None", "argument", "empty", "0", "zeros", "nan"],
+    ids=[
+        "patched",
+        "equals all",
+        "own names",
+        "calls back",
+        "None",
+        "argument",
+        "empty",
+        "0",
+        "zeros",
+        "nan",
+    ],
 )
 def test_an_attack_on_the_books_assignments_earns_nothing(copies, name, first, value):
     answers = {} if value is None else answering(name, value)
