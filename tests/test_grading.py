@@ -278,8 +278,6 @@ def test_the_version_changes_with_library_grader_and_packages(tmp_path, monkeypa
         ("two", ["two"]),
         (f"two/{small.NAME}", ["two"]),
         (f"two/{small.NAME}#test-mean", ["two"]),
-        ("nobody", []),
-        ("two/T9", []),
     ],
 )
 def test_one_student_or_item_can_be_graded_again(course, runs, again, ran):
@@ -288,6 +286,14 @@ def test_one_student_or_item_can_be_graded_again(course, runs, again, ran):
     runs.clear()
     course.grade(options=grading.Options(again=(again,)))
     assert runs == ran
+
+
+@pytest.mark.parametrize("again", ["nobody", "two/T9", f"two/{small.NAME}#no-such-item"])
+def test_what_cannot_be_graded_again_is_said(course, runs, again):
+    two(course)
+    with pytest.raises(SystemExit, match=f"--again {again}: there is no such submission or item"):
+        course.grade(options=grading.Options(again=(again,)))
+    assert runs == []
 
 
 def test_only_the_item_that_was_asked_for_changes(course, source, monkeypatch):

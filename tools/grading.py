@@ -139,6 +139,7 @@ class Grading:
             self.course.keys[one.assignment],
             repr(self.limits_of(one.assignment)),
             str(self.unsafe),
+            *one.looks,
         )
         notes, partners = one.notes, []
         for who in intake.Class(self.options.people).partners(one.who):
@@ -232,6 +233,12 @@ def grade(
         sys.exit(f"There is no submission in {folder}: put STUDENT/ASSIGNMENT.ipynb there.")
     out.mkdir(parents=True, exist_ok=True)
     run = Grading(out, chosen, limits, unsafe, options)
+    for asked in options.again:
+        some = [one for one in found if wants((asked,), one.who, one.assignment)[0]]
+        items = {item for one in some for item in run.course.titles[one.assignment]}
+        item = asked.partition("#")[2]
+        if not some or (item and item not in items):
+            sys.exit(f"--again {asked}: there is no such submission or item.")
     run.handed_in = {(one.who, one.assignment) for one in found}
     for result in wrong:
         run.finish(result, "not run")
