@@ -361,7 +361,16 @@ def test_nothing_of_a_student_runs_where_a_person_looks(course, tmp_path, browse
         # (c) JupyterLab
         lab = Watch(browser, base)
         lab.page.goto(f"{base}lab/tree/{raw.relative_to(course.out)}")
-        lab.page.get_by_text("The end of it.").first.wait_for(timeout=60_000)
+        shown = lab.page.locator(".jp-NotebookPanel .jp-RenderedMarkdown")
+        shown.first.wait_for(timeout=60_000)
+        lab.page.locator(".jp-NotebookPanel").hover()
+        read = ""
+        for _ in range(80):  # what is out of sight is not drawn
+            read += "".join(shown.all_inner_texts())
+            lab.page.mouse.wheel(0, 400)
+            lab.page.wait_for_timeout(100)
+        assert "The end of it." in read
+        assert "onerror" in read
         assert not lab.fired(), lab.sang
 
         # the same without care does run
