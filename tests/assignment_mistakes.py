@@ -210,7 +210,64 @@ def surplus(losses):
     },
 }
 
+MISTAKES["A2_ifca"] |= {
+    "double precision": {
+        "client-losses": """
+def client_losses(thetas, x, y):
+    return torch.stack([F.cross_entropy(x.double() @ t.double(), y) for t in thetas])
+""",
+        "option-1": """
+def average_gradients(thetas, chosen, gradients, m, step_size):
+    new = thetas.double()
+    for j, gradient in zip(chosen.tolist(), gradients):
+        new[j] = new[j] - step_size / m * gradient
+    return new
+""",
+        "local-update": """
+def local_update(theta, x, y, steps, step_size):
+    new = theta.double()
+    for _ in range(steps):
+        p = torch.softmax(x.double() @ new, 1)
+        new = new - step_size * x.T.double() @ (p - F.one_hot(y, new.shape[1])) / len(y)
+    return new
+""",
+        "option-2": """
+def average_models(thetas, chosen, returned):
+    new = thetas.double()
+    for j in chosen.unique():
+        new[j] = returned[chosen == j].double().mean(0)
+    return new
+""",
+        "points": 70,
+    },
+    "models handed back as they were": {
+        "option-2": """
+def average_models(thetas, chosen, returned):
+    return thetas
+""",
+        "points": 56,
+    },
+    "a loop that does nothing": {
+        "loop": """
+def ifca(*anything):
+    pass
+""",
+        "points": 57,
+    },
+    "no start is kept": {
+        "best-start": """
+def best_start(banks, people):
+    return None
+""",
+        "points": 64,
+    },
+}
+
 FAILS["A2_ifca"] = {
+    "double precision": set(),
+    "models handed back as they were": {"test-option-2-mean", "test-option-2-empty"},
+    "a loop that does nothing": {"test-loop", "test-loop-data"},
+    "no start is kept": {"test-best-start", "test-best-start-data"},
     "solution": set(),
     "empty": set(tests("A2_ifca")),
     "option I divided by |S_j|": {"test-option-1-divisor"},
@@ -386,7 +443,26 @@ def decide(updates, counts, torn_similarity, eps1, eps2, gamma_max):
     },
 }
 
+MISTAKES["A3_cfl"] |= {
+    "zero for every pair": {
+        "cosine": """
+def similarities(updates):
+    return torch.zeros(len(updates), len(updates))
+""",
+        "points": 61,
+    },
+    "the library called": {
+        "bipartition": """
+def bipartition(alpha):
+    return [side.tolist() for side in cf.cfl.optimal_bipartition(alpha)]
+""",
+        "points": 58,
+    },
+}
+
 FAILS["A3_cfl"] = {
+    "zero for every pair": {"test-cosine", "test-cosine-zero"},
+    "the library called": {"test-bipartition"},
     "solution": set(),
     "empty": set(tests("A3_cfl")),
     "positions instead of ids": {"test-all-cuts"},
@@ -554,7 +630,32 @@ def ceiling(names, shares):
     },
 }
 
+MISTAKES["A1_heterogeneity"] |= {
+    "nobody gets an image": {
+        "deal": """
+def deal(y, shares):
+    return []
+""",
+        "points": 59,
+    },
+    "double precision": {
+        "average": """
+def weighted_average(thetas, counts):
+    return torch.tensordot(counts.double() / counts.sum(), thetas.double(), 1)
+""",
+        "cosine": """
+def mean_cosine(updates):
+    unit = updates.double() / updates.double().norm(dim=1, keepdim=True)
+    alpha, m = unit @ unit.T, len(updates)
+    return (alpha.sum() - alpha.trace()) / (m * (m - 1))
+""",
+        "points": 70,
+    },
+}
+
 FAILS["A1_heterogeneity"] = {
+    "nobody gets an image": {"test-deal-once", "test-deal-shares"},
+    "double precision": set(),
     "solution": set(),
     "empty": set(tests("A1_heterogeneity")),
     "rounding loses images": {"test-deal-once"},

@@ -158,6 +158,50 @@ def mix(centers, personal, drawn):
             new[j] = personal[row].mean(0)
     return new
 """
+SINGLE_IMPORTANCE = """
+def importance(count, smoother):
+    return (count / count.sum()).clamp(min=smoother)
+"""
+SINGLE_GRADIENT = """
+def gradient(w, x, y, u, centers, strength):
+    w, x, u, centers = w.float(), x.float(), u.float(), centers.float()
+    wrong = torch.softmax(x @ w.T, 1) - nnf.one_hot(y, len(w))
+    return wrong.T @ x / len(x) + strength * (u.sum() * w - torch.tensordot(u, centers, 1))
+"""
+SINGLE_WEIGHTS = """
+def weights(u, n):
+    share = (u.float() * n[:, None]).T
+    total = share.sum(1, keepdim=True)
+    return torch.where(total > 0, share / total, 0.0)
+"""
+SINGLE_MIX = """
+def mix(centers, personal, drawn):
+    new = centers.float()
+    for j, row in enumerate(drawn):
+        if row.any():
+            new[j] = personal[row].mean(0)
+    return new
+"""
+NO_VOTES = """
+def votes(x, y, centers):
+    return torch.zeros(len(centers), dtype=torch.long)
+"""
+NO_WALK = """
+def walk(start, slope, steps, step_size):
+    pass
+"""
+NO_WEIGHTS = """
+def weights(u, n):
+    return torch.zeros(u.shape[1], u.shape[0])
+"""
+OLD_CENTRES = """
+def mix(centers, personal, drawn):
+    return centers
+"""
+NO_ROUND = """
+def one_round(t, centers, personal, u, parts):
+    return centers, personal, u
+"""
 PER_CENTRE = """for row in drawn:
         for i in row.nonzero()[:, 0].tolist():
             new[i] = parts.train(i, personal[i], centers, u[i])"""
@@ -218,7 +262,24 @@ ANSWERS = {  # name: (cells, test cells that fail)
     "weights forget the sizes": ({"weights": WITHOUT_SIZES}, ["weights-test"]),
     "weights of a client sum to one": ({"weights": BY_CLIENT}, ["weights-test"]),
     "empty cluster NaN in the weights": ({"weights": WEIGHTS_NAN}, ["weights-empty-test"]),
-    "library called": ({"weights": LIBRARY}, ["weights-test"]),
+    "library called": ({"weights": LIBRARY}, ["weights-test", "weights-empty-test"]),
+    "single precision": (
+        {
+            "importance": SINGLE_IMPORTANCE,
+            "gradient": SINGLE_GRADIENT,
+            "weights": SINGLE_WEIGHTS,
+            "mix": SINGLE_MIX,
+        },
+        [],
+    ),
+    "no votes at all": ({"votes": NO_VOTES}, ["votes-test", "votes-without-test"]),
+    "a walk that gives nothing back": ({"walk": NO_WALK}, ["walk-test", "walk-kept-test"]),
+    "weights of zero": ({"weights": NO_WEIGHTS}, ["weights-test", "weights-empty-test"]),
+    "centres as they were": ({"mix": OLD_CENTRES}, ["mix-test", "mix-empty-test"]),
+    "a round in which nothing happens": (
+        {"round": NO_ROUND},
+        ["round-interval-test", "round-work-test"],
+    ),
     "mean divided by all clients": ({"mix": MIX_BY_ALL}, ["mix-test"]),
     "mean of all models": ({"mix": MIX_EVERYONE}, ["mix-test"]),
     "empty cluster NaN": ({"mix": MIX_NAN}, ["mix-empty-test"]),

@@ -1,12 +1,19 @@
 """Each typical mistake fails the test cells that are about it, and no others.
 
-The cells run in one namespace, without a kernel: this is the quick check. What nbgrader makes of
-a notebook is tested where nbgrader is installed.
+The cells run in one namespace, without a kernel: this is the quick check, and shows that the tests
+work in a student's own notebook. The grader's two processes are in test_assignments.py.
 """
+
+import json
+from types import ModuleType
 
 import assignment_mistakes as known
 import pytest
+import sandbox
 
+import clusterfl_core as cf
+
+CALLS_LIBRARY = {"library called", "the library called"}
 CASES = [(name, mistake) for name, some in known.MISTAKES.items() for mistake in some]
 
 
@@ -26,8 +33,24 @@ def played(assignment, replaced):
     return raised
 
 
+@pytest.fixture
+def without(monkeypatch):
+    """Take away what an assignment says students' work is graded without."""
+
+    def take(assignment):
+        path = known.ASSIGNMENTS / assignment / f"{assignment}.ipynb"
+        own = json.loads(path.read_text(encoding="utf-8"))["metadata"]["clusterfl"]
+        for name in own["withheld"]:
+            module = ModuleType(name)
+            exec(sandbox.STUB.format(module=name), vars(module))
+            monkeypatch.setattr(cf, name, module)
+
+    return take
+
+
 @pytest.mark.parametrize(("assignment", "mistake"), CASES)
-def test_mistake_fails_its_own_tests_and_no_others(assignment, mistake):
+def test_mistake_fails_its_own_tests_and_no_others(assignment, mistake, without):
+    without(assignment)
     case, fails = known.MISTAKES[assignment][mistake], known.FAILS[assignment][mistake]
     points = known.tests(assignment)
     assert set(case) - {"points"} <= set(known.empty(assignment))
@@ -37,6 +60,7 @@ def test_mistake_fails_its_own_tests_and_no_others(assignment, mistake):
     assert case["points"] == sum(points.values()) - sum(points[one] for one in fails)
     for name, error in raised.items():
         kinds = NotImplementedError if mistake == "empty" else AssertionError
+        kinds = RuntimeError if mistake in CALLS_LIBRARY else kinds
         assert isinstance(error, kinds), f"{name} does not say what is wrong: {error!r}"
         assert mistake == "empty" or len(str(error)) > 40
 

@@ -4,7 +4,6 @@
 hidden tests; what else lies in its folder is for instructors. nbgrader makes the student copy.
 """
 
-import ast
 import io
 import logging
 import os
@@ -76,19 +75,29 @@ def configuration(course: Path) -> Config:
     """Return nbgrader's settings of a course in this folder."""
     config = Config()
     config.CourseDirectory.root = str(course)
-    config.CourseDirectory.source_directory = str(SOURCE)
+    config.CourseDirectory.source_directory = str(course / "source")
     config.CourseDirectory.db_url = f"sqlite:///{course / 'gradebook.db'}"
     return config
 
 
 def generate(course: Path, chosen: list[str]) -> None:
-    """Let nbgrader write the student copies to `course`/release and fill `course`/gradebook.db."""
+    """Let nbgrader write the student copies to `course`/release and fill `course`/gradebook.db.
+
+    What an earlier call made of the same source notebook stays as it is.
+    """
     config = configuration(course)
     course.mkdir(parents=True, exist_ok=True)
     log, said = logging.getLogger("assignments"), io.StringIO()
     log.handlers, log.propagate = [logging.StreamHandler(said)], False
     log.setLevel(logging.ERROR)
     for name in chosen:
+        stamp = course / "source" / f"{name}.made"
+        made = house.digest(SOURCE / name / f"{name}.ipynb", Path(__file__))
+        if stamp.exists() and stamp.read_text() == made:
+            continue
+        folder = course / "source" / name  # the notebook alone: nbgrader hands out what lies beside
+        folder.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(SOURCE / name / f"{name}.ipynb", folder / f"{name}.ipynb")
         config.CourseDirectory.assignment_id = name
         directory = CourseDirectory(config=config, log=log)
         maker = GenerateAssignment(coursedir=directory, config=config, log=log)
@@ -104,6 +113,7 @@ def generate(course: Path, chosen: list[str]) -> None:
         hidden = [cell.source for cell in released(course, name) if REGION.search(cell.source)]
         if hidden:
             sys.exit(f"The student copy of {name} still has a marked region:\n{hidden[0]}")
+        stamp.write_text(made)
 
 
 def released(course: Path, name: str) -> list[nbformat.NotebookNode]:
@@ -114,6 +124,12 @@ def released(course: Path, name: str) -> list[nbformat.NotebookNode]:
 def sources(name: str) -> list[nbformat.NotebookNode]:
     """Return the cells of a source notebook."""
     return nbformat.read(SOURCE / name / f"{name}.ipynb", 4).cells
+
+
+def settings(name: str) -> dict:
+    """Return what a source notebook's metadata say about grading it: limits, withheld, data."""
+    nb = nbformat.read(SOURCE / name / f"{name}.ipynb", 4)
+    return dict(nb.metadata.get("clusterfl", {}))
 
 
 def write_zip(path: Path, files: dict[str, bytes]) -> None:
@@ -208,23 +224,6 @@ def lines(blocks: list[str], public: str = "") -> set[str]:
     told = {piece for piece in pieces if len(piece) >= 12 and re.search("[a-z]{3}", piece)}
     public = bare(public)
     return {piece for piece in told if piece not in public}
-
-
-def messages(source: str) -> list[re.Pattern]:
-    """Return what the messages of a test can look like, as its author wrote them.
-
-    A value that is filled in may have up to 80 characters.
-    """
-    found = []
-    for node in ast.walk(ast.parse(source)):
-        parts = node.values if isinstance(node, ast.JoinedStr) else [node]
-        fixed = [p.value for p in parts if isinstance(p, ast.Constant) and isinstance(p.value, str)]
-        if sum(map(len, fixed)) >= 10:
-            escaped = [
-                re.escape(p.value) if isinstance(p, ast.Constant) else ".{0,80}" for p in parts
-            ]
-            found.append(re.compile("".join(escaped), re.DOTALL))
-    return found
 
 
 def main() -> None:

@@ -1,16 +1,19 @@
-"""A sandbox for the code of one submission: bubblewrap, limits, and a socket to talk through.
+"""A sandbox for one process and its children: bubblewrap, limits, and a socket to talk through.
 
 Inside are Python, its packages, `clusterfl_core` and an empty folder that is gone afterwards; there
-is no network, no other file and no other process. `tools/sandbox_runner.py` runs there. The kernel
+is no network, no other file and no other process. The student's code runs in one such sandbox
+(`tools/sandbox_runner.py`), the tests of an assignment in another (`tools/tester.py`). The kernel
 limits the memory of each process and, with bubblewrap, the number of processes; a thread outside
 watches memory, processes and time of all together, and ends the sandbox that exceeds one.
 """
 
+import atexit
+import base64
+import compileall
 import contextlib
 import json
 import os
 import re
-import secrets
 import shutil
 import signal
 import socket
@@ -19,15 +22,20 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import ClassVar
 
 ROOT = Path(__file__).resolve().parents[1]
-RUNNER = Path(__file__).with_name("sandbox_runner.py")
+TOOLS = Path(__file__).parent
+RUNNER = TOOLS / "sandbox_runner.py"
+LIBRARY = ROOT / "clusterfl_core"
 FIRST_USER = 64_600  # of root's sandboxes: a user each, who owns nothing and runs nothing else
-MESSAGE = 1 << 20  # bytes that one answer may have
+MESSAGE = 8 << 20  # bytes that one answer may have
+TEXT = 1 << 20  # characters of a text in it
 WATCH = 0.1  # seconds between two looks
 MB = 1 << 20
 PAGE = os.sysconf("SC_PAGE_SIZE")
@@ -70,15 +78,81 @@ def kernel_counts_processes() -> bool:
 
 def readable() -> list[Path]:
     """Return the folders that Python and its packages need, outer ones before those in them."""
-    folders = {Path("/usr"), Path(sys.base_prefix), Path(sys.prefix), ROOT / "clusterfl_core"}
+    folders = {Path("/usr"), Path(sys.base_prefix), Path(sys.prefix), LIBRARY}
     folders |= {ROOT / "book" / "results"}  # the package's stored runs
     folders |= {Path(p) for p in sys.path if Path(p).name in ("site-packages", "dist-packages")}
     folders = {path.resolve() for path in folders} | folders  # .venv may be a link
     return sorted(path for path in folders if path.is_dir())
 
 
-def bubblewrap(limits: Limits) -> list[str]:
-    """Return the command that makes the sandbox, up to the program that is to run in it."""
+STUB = '''\
+"""Not there while this assignment is graded."""
+
+
+def __getattr__(name):
+    if name.startswith("__"):
+        raise AttributeError(name)
+
+    def refuse(*args, **kwargs):
+        raise RuntimeError(
+            f"{module}.{{name}} is not there while this assignment is graded: it is yours to write"
+        )
+
+    return type(name, (), {{"__new__": refuse}})
+'''
+
+
+@cache
+def library(withheld: tuple[str, ...]) -> Path:
+    """Return a copy of the library without some of its modules, for as long as this program runs.
+
+    Parameters
+    ----------
+    withheld : tuple of str
+        Names of modules. Whatever is asked of one of them raises an error that says so; no file
+        in the copy has its source or its bytecode.
+
+    Raises
+    ------
+    ValueError
+        If the library has no such module, or several.
+    """
+    if not withheld:
+        return LIBRARY
+    folder = tempfile.mkdtemp(prefix="library-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    copy = Path(folder) / LIBRARY.name
+    shutil.copytree(LIBRARY, copy, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in withheld:
+        found = [*copy.rglob(f"{name}.py"), *copy.rglob(f"{name}/__init__.py")]
+        if len(found) != 1:
+            raise ValueError(f"{LIBRARY.name} has {len(found)} modules of the name {name!r}, not 1")
+        if found[0].name == "__init__.py":
+            shutil.rmtree(found[0].parent)
+            found[0].parent.mkdir()
+        found[0].write_text(STUB.format(module=name), encoding="utf-8")
+    compileall.compile_dir(copy, quiet=2)
+    return copy
+
+
+def bubblewrap(
+    limits: Limits,
+    programs: Iterable[Path] = (),
+    withheld: tuple[str, ...] = (),
+    files: Mapping[str, int] | None = None,
+) -> list[str]:
+    """Return the command that makes the sandbox, up to the program that is to run in it.
+
+    Parameters
+    ----------
+    limits : Limits
+    programs : iterable of Path
+        Our own files that are to lie in /sandbox.
+    withheld : tuple of str
+        Modules of the library that are to be missing.
+    files : dict of int
+        Files of the student's own folder: their names, and descriptors to read them from.
+    """
     size = str(limits.folder * MB)
     command = ["bwrap", "--die-with-parent", "--new-session", "--clearenv"]
     if os.getuid() == 0:  # the runner becomes another user, for whom the kernel counts processes
@@ -92,7 +166,8 @@ def bubblewrap(limits: Limits) -> list[str]:
     for path in readable():
         for parent in reversed(path.parents[:-1]):  # else made for root alone
             command += ["--perms", "0755", "--dir", str(parent)]
-        command += ["--ro-bind", str(path), str(path)]
+        source = library(withheld) if path == LIBRARY else path
+        command += ["--ro-bind", str(source), str(path)]
     for name in ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"):
         if Path(name).is_symlink():
             command += ["--symlink", str(Path(name).readlink()), name]
@@ -102,22 +177,25 @@ def bubblewrap(limits: Limits) -> list[str]:
         command += ["--perms", "0755", "--dir", name]
     for name in ("/etc/ld.so.cache", "/etc/fonts", "/etc/localtime", "/etc/alternatives"):
         command += ["--ro-bind-try", name, name]
-    command += ["--ro-bind", str(RUNNER), "/sandbox/runner.py"]
+    for path in programs:
+        command += ["--ro-bind", str(path), f"/sandbox/{path.name}"]
+    for name, number in (files or {}).items():
+        command += ["--perms", "0444", "--ro-bind-data", str(number), f"/home/student/{name}"]
     command += ["--remount-ro", "/dev", "--remount-ro", "/", "--chdir", "/home/student"]
     for name, value in environment("/home/student", "/tmp").items():
         command += ["--setenv", name, value]
     return command
 
 
-def environment(home: str, temporary: str) -> dict[str, str]:
-    """Return the environment variables of the submission: nothing of the grader's own."""
+def environment(home: str, temporary: str, packages: Path = ROOT) -> dict[str, str]:
+    """Return the environment variables inside: nothing of the grader's own."""
     return {
         "PATH": os.pathsep.join([str(Path(sys.prefix) / "bin"), "/usr/bin", "/bin"]),
         "HOME": home,
         "TMPDIR": temporary,
         "USER": "student",
         "LANG": "C.UTF-8",
-        "PYTHONPATH": str(ROOT),
+        "PYTHONPATH": str(packages),
         "PYTHONDONTWRITEBYTECODE": "1",
         "MPLBACKEND": "agg",
         "OMP_NUM_THREADS": "1",
@@ -161,7 +239,7 @@ def shared_out(pids: list[int]) -> int:
 
 
 class Sandbox:
-    """One submission's process: send it cells and tests, read what came of them.
+    """One process in a sandbox, the student's unless told otherwise.
 
     Parameters
     ----------
@@ -171,11 +249,28 @@ class Sandbox:
         Run without bubblewrap: the code can then read, write and send what the grader can.
     slot : int
         A number that no other sandbox has at the same time.
+    program : Path
+        What runs in it.
+    withheld : tuple of str
+        Modules of the library that it does not have.
+    files : dict of bytes
+        Files in its folder; it can read them only.
     """
 
     alive: ClassVar[set["Sandbox"]] = set()
 
-    def __init__(self, limits: Limits, unsafe: bool = False, slot: int = 0):
+    def __init__(
+        self,
+        limits: Limits,
+        unsafe: bool = False,
+        slot: int = 0,
+        *,
+        program: Path = RUNNER,
+        withheld: tuple[str, ...] = (),
+        files: Mapping[str, bytes] | None = None,
+    ):
+        if any(Path(name).name != name for name in files or ()):
+            raise ValueError("a file of the student's has no name that a file can have")
         self.limits, self.reason, self.folder = limits, "", None
         end = time.monotonic() + limits.total
         self.end = self.deadline = end
@@ -190,26 +285,35 @@ class Sandbox:
         }
         python = [str(Path(sys.prefix) / "bin" / "python"), "-B"]
         tail = [str(theirs.fileno()), json.dumps(told)]
+        opened = []
         if unsafe:
             self.folder = tempfile.mkdtemp(prefix="submission-")
-            command = [*python, str(RUNNER), *tail]
-            options = {"cwd": self.folder, "env": environment(self.folder, self.folder)}
+            for name, content in (files or {}).items():
+                (Path(self.folder) / name).write_bytes(content)
+            command = [*python, str(program), *tail]
+            packages = library(withheld).parent
+            options = {"cwd": self.folder, "env": environment(self.folder, self.folder, packages)}
         else:
-            command = [*bubblewrap(limits), *python, "/sandbox/runner.py", *tail]
+            opened = [content_file(content) for content in (files or {}).values()]
+            given = dict(zip(files or (), (file.fileno() for file in opened), strict=True))
+            programs = {program, RUNNER, TOOLS / "codec.py"}
+            made = bubblewrap(limits, programs, withheld, given)
+            command = [*made, *python, f"/sandbox/{program.name}", *tail]
             options = {"cwd": "/"}
         self.said = tempfile.TemporaryFile()  # noqa: SIM115 (close() closes it)
         self.process = subprocess.Popen(
             command,
-            pass_fds=[theirs.fileno()],
+            pass_fds=[theirs.fileno(), *(file.fileno() for file in opened)],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=self.said,
             start_new_session=True,
             **options,
         )
-        theirs.close()
+        for file in (theirs, *opened):
+            file.close()
         self.alive.add(self)
-        self.channel = Connection(ours.detach())
+        self.wire, self.channel = ours, Connection(os.dup(ours.fileno()))
         self.watcher = threading.Thread(target=self.watch, daemon=True)
         self.watcher.start()
         try:
@@ -258,6 +362,7 @@ class Sandbox:
         self.process.wait()
         self.watcher.join()
         self.channel.close()
+        self.wire.close()
         self.said.close()
         if self.folder:
             shutil.rmtree(self.folder, ignore_errors=True)
@@ -285,13 +390,29 @@ class Sandbox:
             self.stop("its process sent what is no answer")
             raise Stopped(self.reason) from None
 
-    def ask(self, task: dict, grace: float) -> dict:
-        """Send a task and return the answer."""
-        seconds = self.limits.cell
-        self.deadline = time.monotonic() + seconds + grace
-        with contextlib.suppress(OSError):  # why it ended is read below
-            self.channel.send_bytes(json.dumps(task | {"seconds": seconds}).encode())
+    def tell(self, task: dict, descriptors: Iterable[int] = ()) -> None:
+        """Send a task, and with it the ends of some sockets."""
+        with contextlib.suppress(OSError):  # why it ended is read where the answer is
+            self.channel.send_bytes(json.dumps(task | {"seconds": self.limits.cell}).encode())
+            if descriptors:
+                socket.send_fds(self.wire, [b"!"], list(descriptors))
+
+    def ask(self, task: dict, grace: float, descriptors: Iterable[int] = ()) -> dict:
+        """Send a task and return the answer, which must come within a cell's time and a grace."""
+        self.deadline = time.monotonic() + self.limits.cell + grace
+        self.tell(task, descriptors)
         return self.receive()
+
+    def serve(self, descriptor: int) -> None:
+        """Let a fork of the process answer calls that come by a socket; :meth:`served` waits."""
+        self.deadline = time.monotonic() + self.limits.cell + 10.0
+        self.tell({"do": "serve"}, [descriptor])
+
+    def served(self) -> None:
+        """Wait until that fork has ended."""
+        if "back" not in self.receive():
+            self.stop("its process sent what is no answer")
+            raise Stopped(self.reason)
 
     def run(self, source: str) -> dict:
         """Run a cell.
@@ -300,47 +421,32 @@ class Sandbox:
         -------
         dict
             output : str, what it printed; error : None or a dict of name, message and trace;
-            value : None or the number that its last line is worth.
+            images : list of bytes, the figures that it drew, as PNG.
         """
         return checked(self.ask({"do": "run", "source": source}, grace=5.0))
 
-    def test(self, source: str) -> dict:
-        """Run a test in a fork of the process that ran the cells so far; returns as `run`."""
-        self.deadline = self.end
-        nonce = secrets.token_hex(16)
-        reply = self.ask({"do": "test"}, grace=10.0)
-        if "ready" in reply:
-            with contextlib.suppress(OSError):
-                self.channel.send_bytes(json.dumps({"source": source, "nonce": nonce}).encode())
-            reply = self.receive()
-        if "nonce" in reply:
-            back = self.receive()
-            if back.get("back") and reply["nonce"] == nonce:
-                return checked(reply)
-        elif reply.get("back"):
-            late = f"ran longer than {self.limits.cell:g} s"
-            why = late if reply.get("late") else "ended the process that it ran in"
-            return failure("TimeoutError" if reply.get("late") else "SystemExit", why)
-        elif "error" in reply:
-            return checked(reply)
-        self.stop("its process sent what is no answer")
-        raise Stopped(self.reason)
 
-
-def failure(name: str, message: str) -> dict:
-    """Return the answer of a cell that raised such an error."""
-    error = {"name": name, "message": message, "trace": ""}
-    return {"output": "", "error": error, "value": None}
+def content_file(content: bytes):
+    """Return a file without a name that has this content, at its beginning."""
+    file = tempfile.TemporaryFile()  # noqa: SIM115 (the caller closes it)
+    file.write(content)
+    file.seek(0)
+    return file
 
 
 def checked(reply: dict) -> dict:
     """Return an answer whose parts have the types they should; it may be the student's own."""
-    error, value = reply.get("error", {}), reply.get("value")
+    error, images = reply.get("error", {}), []
     if error is not None:
         parts = error if isinstance(error, dict) else {}
-        error = {name: str(parts.get(name, "?"))[:MESSAGE] for name in ("name", "message", "trace")}
-    number = float(value) if isinstance(value, int | float) else None
-    return {"output": str(reply.get("output", "")), "error": error, "value": number}
+        error = {name: str(parts.get(name, "?"))[:TEXT] for name in ("name", "message", "trace")}
+    given = reply.get("images")
+    for image in given if isinstance(given, list) else []:
+        with contextlib.suppress(TypeError, ValueError):
+            content = base64.b64decode(image)
+            if content.startswith(b"\x89PNG\r\n\x1a\n"):
+                images.append(content)
+    return {"output": str(reply.get("output", ""))[:TEXT], "error": error, "images": images}
 
 
 def unavailable() -> str:

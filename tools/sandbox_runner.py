@@ -1,27 +1,33 @@
-"""The inside of the grader's sandbox: it runs a notebook's cells as the grader outside sends them.
+"""The inside of the student's sandbox: it runs a notebook's cells, then answers calls.
 
 Usage: sandbox_runner.py FD LIMITS: FD is a socket to the grader, LIMITS a JSON object.
 
-A cell of the student runs in this process. A test runs in a fork of it, made for this test alone:
-its text reaches that fork only, so no code that runs afterwards has ever been in a process with a
-hidden test. Everything said on the socket may come from the student's code: the grader outside
-takes it for what it is, a claim.
+Cells run in this process, as in a notebook. For each test a fork of it answers what the test asks:
+"call the function of this name with these arguments". No test, no expected value and no mark is
+ever in here; the test runs in another process (tester.py) which knows only the answers. Everything
+that this program says may come from the student's code: whoever reads takes it for a claim.
 """
 
-import ast
+import base64
+import builtins
 import contextlib
 import io
 import json
 import os
 import resource
 import signal
+import socket
 import sys
 import time
 import traceback
 from multiprocessing.connection import Connection
 
+import codec
+
 CUT = 10_000  # characters of output, message or traceback that are passed on
 GRACE = 3.0  # seconds that code which catches everything may go on
+PICTURE = 1 << 20  # bytes of a figure
+PICTURES = 4  # of a cell
 
 
 class OutOfTime(BaseException):
@@ -101,26 +107,36 @@ def described(error: BaseException, seconds: float) -> dict:
     }
 
 
-def number(value: object) -> float | None:
-    """Return a number that a test cell ends in: it is worth so many points. Else None."""
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        return float(value)
-    return None
+def figures() -> list[str]:
+    """Return the figures that a cell left open, as a notebook shows them, and close them."""
+    drawn, plot = [], sys.modules.get("matplotlib.pyplot")
+    for number in plot.get_fignums() if plot else []:
+        out = io.BytesIO()
+        if len(drawn) < PICTURES:
+            plot.figure(number).savefig(out, format="png")
+        if 0 < out.tell() <= PICTURE:
+            drawn.append(base64.b64encode(out.getvalue()).decode())
+        plot.close(number)
+    return drawn
 
 
 def outcome(work, seconds: float) -> dict:
-    """Run `work`, and say what it printed and which error it raised, if any."""
-    printed, error, value = Tail(), None, None
+    """Run `work`, and say what it printed, which error it raised, if any, and what it drew."""
+    printed, error, images = Tail(), None, []
     try:
         with (
             contextlib.redirect_stdout(printed),
             contextlib.redirect_stderr(printed),
             at_most(seconds),
         ):
-            value = work()
+            try:
+                work()
+            finally:
+                with contextlib.suppress(Exception):
+                    images = figures()
     except BaseException as caught:
         error = described(caught, seconds)
-    return {"error": error, "output": printed.kept, "value": number(value)}
+    return {"error": error, "output": printed.kept, "images": images}
 
 
 def shell():
@@ -143,21 +159,9 @@ def shell():
     return made
 
 
-def run(made, source: str):
+def run(made, source: str) -> None:
     """Run a cell as a notebook would, and raise what it raises."""
-    done = made.run_cell(source, store_history=True)
-    done.raise_error()
-    return done.result
-
-
-def do_test(source: str, names: dict, compile=compile, exec=exec, eval=eval, parse=ast.parse):
-    """Run a test by Python's own means, as they were before the student's code ran."""
-    body = parse(source).body
-    last = body.pop() if body and isinstance(body[-1], ast.Expr) else None
-    exec(compile(ast.Module(body, type_ignores=[]), "<test>", "exec"), names)
-    if last is not None:
-        return eval(compile(ast.Expression(last.value), "<test>", "eval"), names)
-    return None
+    made.run_cell(source, store_history=True).raise_error()
 
 
 def fork(alone: bool) -> int:
@@ -174,30 +178,92 @@ def fork(alone: bool) -> int:
         return os.fork()
 
 
-def test(made, channel: Connection, seconds: float, alone: bool) -> dict:
-    """Fork, let the fork get the test and answer, and wait for it."""
+class Answers:
+    """The student's end of a link to a test.
+
+    Parameters
+    ----------
+    link : Connection
+        To the test.
+    names : dict
+        What the notebook has defined.
+    """
+
+    def __init__(self, link: Connection, names: dict):
+        self.link, self.names = link, names
+
+    def borrow(self, number: int):
+        """Return a function of the test's, to be called from here."""
+
+        def lent(*args, **kwargs):
+            self.link.send_bytes(b"C" + codec.encode((number, args, kwargs)))
+            frame = self.link.recv_bytes()
+            answer = codec.decode(frame[1:])
+            if frame[:1] == b"R":
+                return answer
+            name, text = answer
+            kind = getattr(builtins, name, None)
+            if isinstance(kind, type) and issubclass(kind, Exception):
+                raise kind(text)
+            raise RuntimeError(f"{name}: {text}")
+
+        return lent
+
+    def answer(self, call: bytes) -> bytes:
+        """Call what a test asks for, and return what came of it."""
+        name, args, kwargs, keeps = codec.decode(call[1:], self.borrow)
+        if name not in self.names:
+            raise NameError(f"name {name!r} is not defined")
+        value = self.names[name](*args, **kwargs)
+        try:
+            return b"R" + codec.encode((value, args[0] if keeps else None))
+        except codec.Unfit as why:
+            return b"U" + codec.encode(str(why))
+
+    def serve(self, seconds: float) -> None:
+        """Answer until the test has no more calls."""
+        try:
+            with at_most(seconds):
+                while True:
+                    call = self.link.recv_bytes()
+                    try:
+                        reply = self.answer(call)
+                    except OutOfTime:
+                        raise
+                    except BaseException as error:
+                        reply = b"E" + codec.encode(tuple(described(error, seconds).values()))
+                    self.link.send_bytes(reply)
+        except EOFError:
+            pass
+        except OutOfTime:
+            self.link.send_bytes(b"L")
+
+
+def serve(made, fd: int, seconds: float, alone: bool) -> dict:
+    """Fork, let the fork answer what comes through the link, and wait for it."""
     child = fork(alone)
     if child == 0:
         try:
-            channel.send_bytes(b'{"ready": true}')
-            task = json.loads(channel.recv_bytes())
-            done = outcome(lambda: do_test(task["source"], made.user_ns), seconds)
-            channel.send_bytes(json.dumps(done | {"nonce": task["nonce"]}).encode())
+            printed = Tail()
+            with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
+                Answers(Connection(fd), made.user_ns).serve(seconds)
         finally:
             os._exit(0)
+    os.close(fd)  # the link ends with the fork
     end = time.monotonic() + seconds + GRACE
     while os.waitpid(child, os.WNOHANG) == (0, 0):
         if time.monotonic() > end:
             os.kill(child, signal.SIGKILL)
             os.waitpid(child, 0)
-            return {"back": True, "late": True}
-        time.sleep(0.005)
-    return {"back": True, "late": False}
+            break
+        time.sleep(0.002)
+    return {"back": True}
 
 
 def main() -> None:
     """Do what the grader asks until it closes the socket."""
     channel, limits = Connection(int(sys.argv[1])), json.loads(sys.argv[2])
+    wire = socket.socket(fileno=os.dup(int(sys.argv[1])))
     confine(limits)
     made = shell()
     channel.send_bytes(b'{"started": true}')
@@ -211,9 +277,10 @@ def main() -> None:
             if task["do"] == "run":
                 reply = outcome(lambda t=task: run(made, t["source"]), seconds)
             else:
-                reply = test(made, channel, seconds, limits["alone"])
+                _, (fd,), _, _ = socket.recv_fds(wire, 1, 1)
+                reply = serve(made, fd, seconds, limits["alone"])
         except OutOfTime as late:  # between the end of a cell and the end of its alarm
-            reply = {"error": described(late, seconds), "output": "", "value": None}
+            reply = {"error": described(late, seconds), "output": "", "images": []}
         channel.send_bytes(json.dumps(reply).encode())
 
 
