@@ -109,13 +109,13 @@ def library(withheld: tuple[str, ...]) -> Path:
     Parameters
     ----------
     withheld : tuple of str
-        Names of modules. Whatever is asked of one of them raises an error that says so; no file
-        in the copy has its source or its bytecode.
+        Modules and folders of modules, as "theory" or "algorithms.cfl". Whatever is asked of one
+        raises an error that says so; no file in the copy has its source or its bytecode.
 
     Raises
     ------
     ValueError
-        If the library has no such module, or several.
+        If the library has no such module.
     """
     if not withheld:
         return LIBRARY
@@ -124,13 +124,13 @@ def library(withheld: tuple[str, ...]) -> Path:
     copy = Path(folder) / LIBRARY.name
     shutil.copytree(LIBRARY, copy, ignore=shutil.ignore_patterns("__pycache__"))
     for name in withheld:
-        found = [*copy.rglob(f"{name}.py"), *copy.rglob(f"{name}/__init__.py")]
-        if len(found) != 1:
-            raise ValueError(f"{LIBRARY.name} has {len(found)} modules of the name {name!r}, not 1")
-        if found[0].name == "__init__.py":
-            shutil.rmtree(found[0].parent)
-            found[0].parent.mkdir()
-        found[0].write_text(STUB.format(module=name), encoding="utf-8")
+        place = copy.joinpath(*name.split("."))
+        files = [*place.rglob("*.py")] or [place.with_suffix(".py")]
+        if not all(file.is_file() for file in files):
+            raise ValueError(f"{LIBRARY.name} has no module {name!r}")
+        for file in files:
+            module = file.parent.name if file.stem == "__init__" else file.stem
+            file.write_text(STUB.format(module=module), encoding="utf-8")
     compileall.compile_dir(copy, quiet=2)
     return copy
 
