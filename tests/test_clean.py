@@ -50,6 +50,8 @@ PAYLOADS = {
     "entity link": "[click](java&#115;cript&colon;window.fired=1)",
     "tab link": "[click](java\tscript:window.fired=1)",
     "data link": "[click](data:text/html,<script>opener.fired=1</script>)",
+    "bare link": "javascript://%0awindow.fired=1 vbscript:\\\\fired",
+    "bare data": "data:text/html,<script>opener.fired=1</script>",
     "formula": r"$\href{javascript:window.fired=1}{click}$",
     "split formula": r"$\hr&#101;f{javascript:window.fired=1}{click}$ \href{javascript:1}{click}",
     "in a formula": f'$a<img src=x onerror="{FIRE}">b$',
@@ -97,6 +99,7 @@ def assert_harmless(page: str):
         if "href" in attributes:
             assert re.match(r"https?:|mailto:|[^:]*$", attributes["href"])
     assert not clean.ACTIVE.search(found.text)
+    assert not clean.ADDRESS.search(found.text)
 
 
 @pytest.mark.parametrize("name", PAYLOADS)

@@ -210,8 +210,8 @@ class Course:
 
 def shown(cell: NotebookNode, outcome: Outcome) -> list[NotebookNode]:
     """Return a cell's outputs as a person sees them."""
-    error = clean.text(outcome.error, TOLD_MOST)
-    printed = clean.text(outcome.output, OUTPUT_MOST)
+    error = clean.unlinked(clean.text(outcome.error, TOLD_MOST))
+    printed = clean.unlinked(clean.text(outcome.output, OUTPUT_MOST))
     if utils.is_grade(cell) and not by_hand(cell):
         printed = error or "passed"
         error = ""

@@ -29,6 +29,8 @@ PROTOCOLS = {"http", "https", "mailto"}
 COMMANDS = "href|url|class|cssId|style|data|require|mmlToken|bbox|includegraphics|html"
 ACTIVE = re.compile(rf"\\(?={COMMANDS})")
 ANSI = re.compile(r"\x1b(\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(\x07|\x1b\\)?|.)?", re.DOTALL)
+# JupyterLab makes links of addresses in a text, whatever they do when somebody clicks.
+ADDRESS = re.compile(r"(?i)(data|(?<![a-z])(?!https?:)[a-z][a-z0-9+.-]*(?=:[\\/]{2})):")
 MARKDOWN_MOST = 20_000  # characters of a cell that are rendered; more is shown as it is
 TEXT_MOST = 200_000  # characters of one cell or output that are shown
 PIXELS = 4_000_000  # of a picture
@@ -53,6 +55,11 @@ def hidden(character: str) -> bool:
     """Return whether a character controls something and shows nothing."""
     turns = "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\ufeff"
     return unicodedata.category(character) == "Cc" or character in turns
+
+
+def unlinked(given: str) -> str:
+    """Return a text in which addresses stay text, but for those of web pages."""
+    return ADDRESS.sub("\\1\u2060:", given)
 
 
 def line(given: object, most: int = 300) -> str:
@@ -92,7 +99,7 @@ def rendered(source: str) -> str:
     except (ValueError, RecursionError, IndexError, KeyError, AssertionError):
         page = f"<pre>{html.escape(source)}</pre>"
     page = ACTIVE.sub("\u2216", page).replace("&amp; ", "& ")
-    return f"<div>{page.strip()}</div>".replace("\n", "&#10;")
+    return unlinked(f"<div>{page.strip()}</div>".replace("\n", "&#10;"))
 
 
 def picture(given: bytes) -> bytes | None:
@@ -130,7 +137,7 @@ def cell(given: NotebookNode, outputs: list[NotebookNode] | None = None) -> Note
         new = new_markdown_cell(rendered(given.source))
     else:
         shown = html.escape(text(given.source)).replace("\n", "&#10;")
-        new = new_markdown_cell(f"<div><pre>{shown}</pre></div>")
+        new = new_markdown_cell(unlinked(f"<div><pre>{shown}</pre></div>"))
     new.id = given.get("id", new.id)
     if "nbgrader" in given.metadata:
         new.metadata.nbgrader = dict(given.metadata.nbgrader)
