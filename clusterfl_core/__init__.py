@@ -38,8 +38,7 @@ from clusterfl_core.fedsoft import FedSoft
 from clusterfl_core.ifca import IFCA
 from clusterfl_core.local import LocalAdam, LocalSGD
 from clusterfl_core.simulation import Run, run
-
-__version__ = "0.1.0"
+from clusterfl_core.version import __version__
 
 __all__ = [
     "CFL",
@@ -54,6 +53,7 @@ __all__ = [
     "LocalSGD",
     "OneShot",
     "Run",
+    "__version__",
     "backends",
     "banks",
     "baselines",

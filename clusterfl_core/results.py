@@ -1,19 +1,23 @@
-"""Results of long runs: computed once, stored as one JSON file a run, shown by every reader.
+"""Results of long experiments: computed once, stored, shown by every reader.
 
-A chapter asks a :class:`Store` for the values of an experiment. With the preset ``"quick"`` they
-are computed on the spot and nothing is written. With ``"paper"`` they are read where they are
-stored, else computed and stored, so that a killed series goes on with the first missing record.
-:func:`stored` gives the records that are there, for tables and figures, whatever the preset.
+An experiment is a notebook of its own that asks a :class:`Store` for its values. With the preset
+``"quick"`` they are computed on the spot and nothing is written. With ``"paper"`` they are read
+where they are stored, else computed and stored, so that a killed series goes on with the first
+missing run. :func:`stored` gives the records that are there, for tables and figures of any page.
+
+The records lie in the first of these that there is: the folder ``$CLUSTERFL_RESULTS``; in a
+checkout of the book, the folder that its pyproject.toml ships as ``clusterfl_core.stored``;
+elsewhere ``results`` in the working folder, where new ones go, with the installed package's own
+copy beside it.
 
 Examples
 --------
 >>> import clusterfl_core as cf
->>> store = cf.results.Store("06_ifca_experiments", preset="quick")
->>> store.run("table1", 0, {"m": 8, "k": 4}, lambda checkpoint: {"accuracy": [0.25, 0.5]})
+>>> store = cf.results.Store("06_table1", preset="quick")
+>>> store.run(0, {"m": 8, "k": 4}, lambda checkpoint: {"accuracy": [0.25, 0.5]})
 {'accuracy': [0.25, 0.5]}
 """
 
-import contextlib
 import datetime
 import hashlib
 import json
@@ -23,32 +27,34 @@ import platform
 import re
 import subprocess
 import time
+import tomllib
 from numbers import Integral
 from pathlib import Path
 
 import numpy as np
 import torch
+from filelock import FileLock
 
 from clusterfl_core.data import write_whole
+from clusterfl_core.version import __version__
 
 PRESETS = ("quick", "paper")
 PACKAGE = Path(__file__).resolve().parent
-ROOT = PACKAGE.parent
+SHIPPED = "clusterfl_core.stored"  # the package of records
 NOT_JSON = "not a JSON number"  # {"not a JSON number": "nan"} stands for NaN, which JSON lacks
-LONGEST = 120  # of a file's name, well within what any system takes
+# With "book/results/" before it a path has at most 100 characters, short enough for any system.
+LONGEST_NAME, LONGEST_WORDS = 30, 40
 
 
 class Store:
-    """The stored runs of one chapter.
+    """The stored runs of one experiment.
 
     Parameters
     ----------
-    chapter : str
-        The notebook's name without its ending: letters, digits and underscores.
+    experiment : str
+        The notebook's name without its ending: at most 30 letters, digits and underscores.
     preset : {"quick", "paper"}
         "quick" computes and writes nothing; "paper" reads what is stored and stores the rest.
-    only : str
-        With "paper", the one experiment to run; "" for all of them.
 
     Raises
     ------
@@ -56,30 +62,37 @@ class Store:
         If an argument is none of these.
     """
 
-    def __init__(self, chapter, preset="quick", only=""):
-        _check_name("chapter", chapter)
+    def __init__(self, experiment, preset="quick", only=""):
+        self.only = only  # until every chapter only reads records
+        _check_name(experiment)
         if preset not in PRESETS:
             raise ValueError(f'preset must be "quick" or "paper", got {preset!r}')
-        if only:
-            _check_name("only", only)
-        self.chapter, self.preset, self.only = chapter, preset, only
+        self.experiment, self.preset = experiment, preset
 
     def wants(self, experiment):
-        """Whether :meth:`run` gives values of this experiment; False if ``only`` names another."""
-        _check_name("experiment", experiment)
+        """Serve chapters that still run their experiments."""
         return self.preset == "quick" or self.only in ("", experiment)
 
-    def run(self, experiment, seed, settings, compute, *, data=""):
+    def run(self, *asked, data=""):
+        """Serve chapters that still run their experiments, too."""
+        if not isinstance(asked[0], str):
+            return self._run(*asked, data=data)
+        experiment, *asked = asked
+        if not self.wants(experiment):
+            return None
+        return Store(f"{self.experiment[:2]}_{experiment}", self.preset)._run(*asked, data=data)
+
+    def _run(self, seed, settings, compute, *, data=""):
         """Give the values of one run: read them where they are stored, else compute them.
 
         Parameters
         ----------
-        experiment : str
-            Its name in the chapter, such as "table1": letters, digits and underscores.
         seed : int
             Kept in the record; ``compute`` has to use it.
         settings : dict
-            What tells this run from the others of the experiment, seed and data apart.
+            What tells this run from the others of the experiment, seed and data apart. A file
+            holds the runs of all seeds with the same settings, and its name begins with the first
+            of them.
         compute : callable
             ``compute(checkpoint)`` returns the values, a dict. ``checkpoint`` is a path that
             it may hand to :func:`clusterfl_core.run` so that a killed run goes on in its middle;
@@ -89,51 +102,48 @@ class Store:
 
         Returns
         -------
-        dict or None
+        dict
             The values, the same whether computed or read: dicts, lists, strings, numbers, True,
             False and None. Tuples come back as lists, arrays and tensors as numbers or lists.
-            None if ``only`` names another experiment.
 
         Raises
         ------
         TypeError
             If settings or values hold anything else, or a key that is not a string.
         ValueError
-            If an argument is out of bounds, the record's file is damaged, or it holds other
-            settings or data.
+            If an argument is out of bounds, or the file is damaged or names other data.
         OSError
-            If the record is missing and the folder cannot be written.
+            If the run is not stored and the folder cannot be written.
         """
         if not isinstance(seed, Integral) or isinstance(seed, bool) or seed < 0:
             raise ValueError(f"seed must be a whole number, not negative, got {seed!r}")
-        if not self.wants(experiment):
-            return None
         if not isinstance(data, str):
             raise ValueError(f"data must be a few words on the data used, got {data!r}")
-        what = {"chapter": self.chapter, "experiment": experiment, "preset": self.preset}
-        what |= {"seed": int(seed), "settings": _plain(settings, "settings"), "data": data}
+        settings, seed = _plain(settings, "settings"), int(seed)
         if self.preset == "quick":
             return _plain(compute(None), "values")
 
-        name = _file_name(experiment, what["settings"], seed)
-        path = folder() / self.chapter / f"{name}.json"
-        said = f"{self.chapter} {name}"
-        if path.exists():
-            found = _read(path)
-            _check_same(found, what, path)
-            print(f"{said}: already stored", flush=True)
-            return found["values"]
+        head = {"experiment": self.experiment, "settings": settings, "data": data}
+        name = _file_name(settings)
+        said = f"{self.experiment} {name}, seed {seed}"
+        places = [_find(folder / self.experiment, name) for folder in folders()]
+        for path in places:
+            if seed in (runs := _runs(path, head)):
+                print(f"{said}: already stored", flush=True)
+                return runs[seed]["values"]
 
+        path = places[0]
         unfinished = path.parent / ".unfinished"
         _make(unfinished)
-        checkpoint = unfinished / f"{name}.pt"
+        checkpoint = unfinished / f"{name}-seed{seed}.pt"
         resumed = checkpoint.exists()
-        commit = _commit(self.chapter)
+        commit = _commit(self.experiment)
         print(f"{said}: {'goes on' if resumed else 'starts'}", flush=True)
         start = time.perf_counter()
         values = _plain(compute(checkpoint), "values")
         seconds = round(time.perf_counter() - start, 3)
-        record = what | {
+        record = {
+            "seed": seed,
             "values": values,
             "versions": _versions(),
             "device": _device(),
@@ -142,106 +152,134 @@ class Store:
             "commit": commit,
             "date": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d"),
         }
-        whole = unfinished / f"{name}.record"  # what a kill leaves behind stays in this folder
-        write_whole(whole, lambda file: file.write(_text(record).encode()))
-        whole.replace(path)
-        for rest in unfinished.glob(f"{name}.*"):
+        with FileLock(unfinished / "lock"):  # of a process that is killed the system takes it away
+            runs = {seed: record} | _runs(path, head)  # what others stored meanwhile stays
+            whole = unfinished / f"{name}-seed{seed}.json"  # what a kill leaves stays in there
+            write_whole(whole, lambda file: file.write(_text(head, runs).encode()))
+            whole.replace(path)
+        for rest in unfinished.glob(f"{name}-seed{seed}.*"):
             rest.unlink(missing_ok=True)
-        with contextlib.suppress(OSError):  # there is more in it
-            unfinished.rmdir()
         print(f"{said}: stored after {seconds:.1f} s", flush=True)
-        return values
+        return runs[seed]["values"]
 
 
-def stored(chapter, experiment):
+def stored(experiment, old="", /, **settings):
     """Give the stored records of an experiment.
 
     Parameters
     ----------
-    chapter, experiment : str
+    experiment : str
         As in :class:`Store`.
+    **settings
+        Only records whose settings have these values.
 
     Returns
     -------
     list of dict
         Sorted by settings, then seed, numbers by their size; empty if nothing is stored. A record
-        has ``chapter``, ``experiment``, ``preset``, ``seed``, ``settings``, ``data``, ``values``,
-        ``versions`` (of Python, torch, numpy, clusterfl_core), ``device`` (the GPU, or the CPU with
-        its cores and threads), ``seconds`` (wall time of the computation; of its last part if
-        ``resumed`` from a checkpoint), ``commit`` (of the repository, with "+changed" if the
-        library or the chapter differed from it; "" if unknown), ``date``.
+        has ``experiment``, ``settings``, ``data``, ``seed``, ``values``, ``versions`` (of Python,
+        torch, numpy, clusterfl_core), ``device`` (the GPU, or the CPU with its cores and threads),
+        ``seconds`` (wall time of the computation; of its last part if ``resumed`` from a
+        checkpoint), ``commit`` (of the repository, with "+changed" if the library or the notebook
+        differed from it; "" if unknown), ``date``.
 
     Raises
     ------
     ValueError
-        If a name has other characters, or a file is not a record.
+        If the name has other characters, no record has a setting of that name, or a file does not
+        hold records.
     """
-    _check_name("chapter", chapter)
-    _check_name("experiment", experiment)
-    files = (folder() / chapter).glob(f"{experiment}-*.json")
-    return [_read(path) for path in sorted(files, key=_by_size)]
+    experiment = f"{experiment[:2]}_{old}" if old else experiment
+    _check_name(experiment)
+    found = {}  # by settings and seed; the first folder's count
+    for folder in folders():
+        for path in sorted((folder / experiment).glob("*.json")):
+            head, runs = _read(path)
+            for seed, record in runs.items():
+                key = _json(head["settings"], ordered=True), seed
+                found.setdefault(key, head | record)
+    records = list(found.values())
+    for key in settings:
+        if records and not any(key in record["settings"] for record in records):
+            raise ValueError(f"{experiment} has no setting {key!r}")
+
+    def asked(record):
+        have = record["settings"]
+        return all(key in have and have[key] == value for key, value in settings.items())
+
+    return sorted(filter(asked, records), key=_order)
 
 
-def folder():
-    """Where the records lie.
-
-    ``$CLUSTERFL_RESULTS`` if it is set, else ``book/results`` of the repository that this package
-    is part of, else the copy inside the installed package, which can only be read.
-    """
+def folders():
+    """Where records lie: new ones go to the first folder, and all are read, earlier ones first."""
     if os.environ.get("CLUSTERFL_RESULTS"):
-        return Path(os.environ["CLUSTERFL_RESULTS"])
-    return ROOT / "book" / "results" if _in_repository() else _installed()
+        return [Path(os.environ["CLUSTERFL_RESULTS"])]
+    here = Path.cwd()
+    if checkout := _checkout(here):
+        return [checkout]
+    copy = PACKAGE / SHIPPED.split(".")[1]
+    own = copy if copy.is_dir() else _checkout(PACKAGE)  # or installed as editable
+    return [here / "results", *([own] if own else [])]
 
 
-def _in_repository():
-    return (ROOT / "pyproject.toml").exists() and (ROOT / "book").is_dir()
-
-
-def _installed():
-    return PACKAGE / "stored"
+def _checkout(place):
+    """The folder of records of the checkout that a folder is part of, None if it is of none."""
+    for folder in (place, *place.parents):
+        try:
+            project = tomllib.loads((folder / "pyproject.toml").read_text(encoding="utf-8"))
+            return folder / project["tool"]["setuptools"]["package-dir"][SHIPPED]
+        except (OSError, ValueError, KeyError, TypeError):  # none here, or of another project
+            continue
+    return None
 
 
 def _make(path):
     """Make the folder of unfinished work, before anything is computed, or say what to do."""
-    advice = "set CLUSTERFL_RESULTS to a folder for new records"
-    if _installed() in path.parents:
-        raise OSError(f"the installed package does not write into itself: {advice}")
     try:
         path.mkdir(parents=True, exist_ok=True)
         write_whole(path / "try", lambda file: None)
     except OSError as error:
+        advice = "set CLUSTERFL_RESULTS to a folder for new records"
         raise OSError(f"{path.parent} cannot be written ({error.strerror}): {advice}") from error
     (path / "try").unlink(missing_ok=True)
 
 
-# ---------------------------------------------------------------- names
+# ---------------------------------------------------------------- names and order
 
 
-def _check_name(argument, name):
-    if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z0-9_]+", name):
-        raise ValueError(f"{argument} must be letters, digits and underscores, got {name!r}")
+def _check_name(name):
+    if not isinstance(name, str) or not re.fullmatch(rf"\w{{1,{LONGEST_NAME}}}", name, re.ASCII):
+        raise ValueError(
+            f"experiment must be at most {LONGEST_NAME} letters, digits and underscores, "
+            f"got {name!r}"
+        )
 
 
-def _file_name(experiment, settings, seed):
-    words = [f"{key}{_short(value)}" for key, value in sorted(settings.items())]
-    words = "-".join([experiment, *(re.sub(r"[^A-Za-z0-9.+-]+", "_", word) for word in words)])
-    if len(words) > LONGEST:
-        code = hashlib.sha256(_json(settings, ordered=True).encode()).hexdigest()[:8]
-        words = f"{words[: LONGEST - 9]}-{code}"
-    return f"{words}-seed{seed}"
+def _words(settings):
+    return [f"{k}{f'_{v}' if isinstance(v, str) else _json(v)}" for k, v in settings.items()]
 
 
-def _short(value):
-    return f"_{value}" if isinstance(value, str) else _json(value)
+def _file_name(settings):
+    """The first settings in words, and a code that stands for them all in any order."""
+    words = "-".join(re.sub(r"[^A-Za-z0-9.+-]+", "_", word) for word in _words(settings))
+    code = hashlib.sha256(_json(settings, ordered=True).encode()).hexdigest()[:8]
+    return f"{words[:LONGEST_WORDS]}-{code}".lstrip("-")
 
 
-def _by_size(path):
-    """Sort key of a file's name: text as text, numbers by their size."""
-    parts = re.split(r"(\d+(?:\.\d+)?)", path.stem)
-    return [float(part) if i % 2 else part for i, part in enumerate(parts)]
+def _find(folder, name):
+    """The file of these settings, in whatever order its name has them."""
+    code = name.split("-")[-1]
+    return next(iter(sorted(folder.glob(f"*{code}.json"))), folder / f"{name}.json")
 
 
-# ---------------------------------------------------------------- records
+def _order(record):
+    """Sort key: text as text, numbers by their size."""
+    words = "-".join(_words(dict(sorted(record["settings"].items()))))
+    parts = re.split(r"(\d+(?:\.\d+)?)", words)
+    return [float(part) if i % 2 else part for i, part in enumerate(parts)], record["seed"]
+
+
+# ---------------------------------------------------------------- files
 
 
 def _plain(value, where):
@@ -278,42 +316,54 @@ def _json(value, ordered=False):
     return json.dumps(encode(value), allow_nan=False, ensure_ascii=False, sort_keys=ordered)
 
 
-def _text(record):
-    """One line a field: short files that are still easy to read and to compare."""
-    lines = [f" {_json(key)}: {_json(value)}" for key, value in record.items()]
-    return "{\n" + ",\n".join(lines) + "\n}\n"
+def _text(head, runs):
+    """One line a seed, all ending alike: a merge that keeps the lines of both sides is right."""
+    lines = [f"{_json(runs[seed])},\n" for seed in sorted(runs)]
+    return f'{_json(head)[:-1]}, "runs": [\n{"".join(lines)}null]}}\n'
 
 
 def _read(path):
+    """What a file says of all its runs, and its runs by seed."""
+
     def decode(found):
         return float(found[NOT_JSON]) if found.keys() == {NOT_JSON} else found
 
     try:
-        record = json.loads(path.read_text(encoding="utf-8"), object_hook=decode)
-        record["settings"], record["seed"], record["values"]
-    except (ValueError, TypeError, KeyError) as error:
-        raise ValueError(f"{path} is not a stored record: remove it and run again") from error
-    return record
+        head = json.loads(path.read_text(encoding="utf-8"), object_hook=decode)
+        lines = head.pop("runs")[:-1]
+        runs = {record["seed"]: record for record in lines if record.keys() > {"values"}}
+        whole = head.keys() == {"experiment", "settings", "data"} and len(lines) >= len(runs)
+    except (ValueError, TypeError, KeyError, AttributeError):
+        whole = False
+    if not whole:
+        raise ValueError(
+            f"{path} does not hold stored runs: restore it, or remove it and run again"
+        )
+    if len(lines) > len(runs):
+        raise ValueError(f"{path} holds a seed twice: keep one line of each seed")
+    return head, runs
 
 
-def _check_same(found, asked, path):
-    for key in ("chapter", "experiment", "seed", "settings", "data"):
-        if _json(found.get(key), ordered=True) != _json(asked[key], ordered=True):
+def _runs(path, asked):
+    """The runs of a file by seed, none if it is not there; refused if they are other ones."""
+    if not path.exists():
+        return {}
+    head, runs = _read(path)
+    for key, value in asked.items():
+        if _json(head[key], ordered=True) != _json(value, ordered=True):
             raise ValueError(
-                f"{path} holds {key} {found.get(key)!r}, not {asked[key]!r}: name one of the "
-                "two differently, or remove the file"
+                f"{path} holds {key} {head[key]!r}, not {value!r}: name one of the two "
+                "differently, or remove the file"
             )
+    return runs
 
 
 # ---------------------------------------------------------------- where and with what
 
 
 def _versions():
-    import clusterfl_core
-
-    packages = {"torch": torch, "numpy": np, "clusterfl_core": clusterfl_core}
-    found = {name: package.__version__ for name, package in packages.items()}
-    return {"python": platform.python_version()} | found
+    found = {"python": platform.python_version(), "torch": torch.__version__}
+    return found | {"numpy": np.__version__, "clusterfl_core": __version__}
 
 
 def _device():
@@ -327,19 +377,18 @@ def _device():
     return f"{model}, cores: {os.cpu_count()}, threads: {torch.get_num_threads()}"
 
 
-def _commit(chapter):
-    """The repository's commit, with "+changed" if library or chapter differ from it; or ""."""
-    if not (_in_repository() and (ROOT / ".git").exists()):
-        return ""
+def _commit(experiment):
+    """The repository's commit, with "+changed" if library or notebook differ from it; or ""."""
     try:
+        _git("ls-files", "--error-unmatch", "--", "__init__.py")  # its own, not one around it
         head = _git("rev-parse", "HEAD")
-        changed = _git("status", "--porcelain", "--", "clusterfl_core", f"book/{chapter}.ipynb")
+        changed = _git("status", "--porcelain", "--", ".", f":(top,glob)**/{experiment}.ipynb")
     except (OSError, subprocess.SubprocessError):  # no git here, or no commit yet
         return ""
     return head + "+changed" * bool(changed)
 
 
 def _git(*words):
-    command = ["git", "-C", str(ROOT), *words]
+    command = ["git", "-C", str(PACKAGE), *words]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
     return done.stdout.strip()
