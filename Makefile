@@ -3,6 +3,7 @@ PYTHON ?= python3
 PORT ?= 8000
 PRESET ?= paper
 SEEDS ?= 0
+DEVICE ?= auto
 HOUSE = $(PYTHON) tools/house.py
 
 .PHONY: help book test test-colab test-grading test-deployment assignments grade results bench serve repository clean
@@ -30,8 +31,8 @@ assignments: ## Make the assignments' student zip and instructor pack
 grade: ## Grade submissions in a sandbox: SUBMISSIONS=folder OUT=folder UNSAFE=1
 	@$(HOUSE) grade "$(SUBMISSIONS)" $(if $(OUT),--out "$(OUT)") $(if $(UNSAFE),--unsafe)
 
-results: ## Run a chapter's long experiments, store what is missing: CHAPTER=… SEEDS="0 1 2"
-	@$(HOUSE) results "$(CHAPTER)" --preset "$(PRESET)" --seeds $(SEEDS) --only "$(ONLY)"
+results: ## Run a long experiment, store what is missing: EXPERIMENT=06_table1 SEEDS="0 1 2"
+	@$(HOUSE) results "$(EXPERIMENT)" --seeds $(SEEDS) --preset "$(PRESET)" --device "$(DEVICE)" --set $(SET)
 
 bench: ## Measure the library against plain loops: THREADS=1, default all
 	@$(HOUSE) bench $(if $(THREADS),--threads "$(THREADS)")

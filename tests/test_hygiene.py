@@ -15,6 +15,7 @@ from clusterfl_core.version import __version__
 
 ROOT = house.ROOT
 NOTEBOOKS = house.notebooks()
+EXPERIMENTS = house.experiments()
 PAGES = [*NOTEBOOKS, *sorted((ROOT / "book").rglob("*.md"))]
 
 # Each layer of clusterfl_core imports only from those before it, and theory, which stands alone.
@@ -102,6 +103,53 @@ def test_page_has_no_placeholder(path):
 def test_contents_list_every_page_and_nothing_else():
     pages = {relative(path.with_suffix("")) for path in PAGES if path.parent == ROOT / "book"}
     assert pages == {name for name in house.contents() if name.count("/") == 1}
+
+
+def code(path: Path) -> str:
+    return "\n\n".join("".join(c["source"]) for c in cells(path) if c["cell_type"] == "code")
+
+
+def chapter_of(path: Path) -> Path:
+    """Return the chapter that an experiment's first cell links to first."""
+    text = "".join(cells(path)[0]["source"])
+    return (path.parent / re.search(r"\]\((\.\./\w+\.ipynb)\)", text)[1]).resolve()
+
+
+@pytest.mark.parametrize("path", EXPERIMENTS, ids=relative)
+def test_experiment_asks_a_question_has_the_parameters_and_compares(path):
+    first, *rest = cells(path)
+    assert re.match(r"# .+\n\n[^?]+\?", "".join(first["source"])), "a title, then a question"
+    (parameters,) = [c for c in rest if "parameters" in c["metadata"].get("tags", [])]
+    names = [line.split("  #")[0] for line in "".join(parameters["source"]).splitlines()]
+    assert names[:3] == ['preset = "quick"', "seed = 0", 'device = "auto"']
+    assert f'cf.results.Store("{path.stem}", preset)' in code(path)
+    assert re.search(rf'stored\(\s*"{path.stem}"', code(path)), "beside what is stored"
+
+
+@pytest.mark.parametrize("path", EXPERIMENTS, ids=relative)
+def test_experiment_is_shown_by_its_chapter(path):
+    chapter = chapter_of(path)
+    assert chapter.stem.startswith((path.stem.split("_")[0], "simulating"))
+    assert f"(experiments/{path.name})" in prose(chapter) + code(chapter), "a link"
+    assert re.search(rf'stored\(\s*"{path.stem}"', code(chapter)), "and its records"
+
+
+@pytest.mark.parametrize("path", [p for p in NOTEBOOKS if p not in EXPERIMENTS], ids=relative)
+def test_only_experiments_store(path):
+    assert not re.search(r"\bresults\.Store\b|\bpreset\b", code(path))
+
+
+def test_every_record_is_of_an_experiment():
+    kept = {path.parent.name for path in (ROOT / "book" / "results").glob("*/*.json")}
+    flower = (ROOT / "tools" / "record_deployment.py").read_text(encoding="utf-8")
+    others = {f"13_{name}" for name in re.findall(r'record\("(\w+)"', flower)}
+    assert kept == {path.stem for path in EXPERIMENTS} | others
+
+
+def test_local_links_in_computed_text_lead_to_files():
+    for path in NOTEBOOKS:
+        for target in re.findall(r"\]\(([\w/.]+\.(?:ipynb|md))\)", code(path)):
+            assert (path.parent / target).exists(), f"{target} is not there"
 
 
 @pytest.mark.parametrize("path", [*PAGES, *sorted(ROOT.glob("*.md"))], ids=relative)

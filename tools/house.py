@@ -185,27 +185,45 @@ def serve(port: int) -> None:
 # ---------------------------------------------------------------- stored results
 
 
-def results(chapter: str, preset: str, seeds: list[str], only: str = "", root: Path = ROOT) -> None:
-    """Run a chapter's long experiments, seed after seed, and store what is not stored yet.
+def experiments(root: Path = ROOT) -> list[Path]:
+    """Return the notebooks of the long experiments."""
+    return [path for path in notebooks(root) if path.parent == root / "book" / "experiments"]
 
-    The notebook runs with the parameters `preset`, `seed` and, where given, `only`. What was
-    stored stays, so the same command goes on after a kill. Set OMP_NUM_THREADS for more threads
-    than one.
+
+def results(
+    experiment: str,
+    preset: str,
+    seeds: list[str],
+    device: str = "auto",
+    others: list[str] = (),
+    root: Path = ROOT,
+) -> None:
+    """Run a long experiment, seed after seed, and store what is not stored yet.
+
+    Its notebook runs with the parameters `preset`, `seed`, `device` and those of `others`, such as
+    "rounds=300". What was stored stays, so the same command goes on after a kill. Set
+    OMP_NUM_THREADS for more threads than one.
     """
-    known = [path.stem for path in notebooks(root) if path.parent == root / "book"]
-    if chapter not in known:
-        sys.exit(f"There is no chapter {chapter!r}: choose one of {', '.join(known)}.")
+    known = [path.stem for path in experiments(root)]
+    if experiment not in known:
+        sys.exit(f"There is no experiment {experiment!r}: choose one of {', '.join(known)}.")
     if preset not in ("quick", "paper"):
         sys.exit(f"The preset must be quick or paper, not {preset!r}.")
+    if not re.fullmatch("auto|cpu|mps|cuda(:[0-9]+)?", device):
+        sys.exit(f"The device must be auto, cpu, cuda or mps, not {device!r}.")
     if not seeds or not all(re.fullmatch("[0-9]+", seed) for seed in seeds):
         sys.exit(f"Seeds must be whole numbers, such as 0 1 2, not {' '.join(seeds)!r}.")
+    if wrong := [pair for pair in others if not re.fullmatch("[a-z_]+=.*", pair)]:
+        sys.exit(f"Other parameters are set as in rounds=300, not {wrong[0]!r}.")
     setup()
     for name in ("CLUSTERFL_DATA", "CLUSTERFL_RESULTS"):
         if os.environ.get(name):  # the notebook runs in another folder
             os.environ[name] = str(Path(os.environ[name]).expanduser().resolve())
     os.environ.setdefault("OMP_NUM_THREADS", "1")
-    script, notebook = ROOT / "tools" / "run_chapter.py", root / "book" / f"{chapter}.ipynb"
-    command = [str(word) for word in (PYTHON, script, notebook, preset, only, *seeds)]
+    script = ROOT / "tools" / "run_experiment.py"
+    notebook = root / "book" / "experiments" / f"{experiment}.ipynb"
+    others = [f"preset={preset}", f"device={device}", *others]
+    command = [str(word) for word in (PYTHON, script, notebook, *seeds, *others)]
     if os.name == "nt":
         sys.exit(subprocess.run(command).returncode)
     os.execv(PYTHON, command)  # one process, so that whoever stops it stops the work
@@ -419,10 +437,11 @@ def main() -> None:
     served.add_argument("port", type=int, nargs="?", default=8000)
     served.set_defaults(action=serve)
     stored = commands.add_parser("results", help=results.__doc__.splitlines()[0])
-    stored.add_argument("chapter")
-    stored.add_argument("--preset", default="paper", help="paper (default) or quick")
+    stored.add_argument("experiment")
     stored.add_argument("--seeds", nargs="*", default=["0"], help="0 unless given")
-    stored.add_argument("--only", default="", help="one experiment; all of them unless given")
+    stored.add_argument("--preset", default="paper", help="paper (default) or quick")
+    stored.add_argument("--device", default="auto", help="auto (default), cpu, cuda, mps")
+    stored.add_argument("--set", nargs="*", default=[], dest="others", help="others: rounds=300")
     stored.set_defaults(action=results)
     measured = commands.add_parser("bench", help=bench.__doc__)
     measured.add_argument("--threads", type=int, default=os.cpu_count())

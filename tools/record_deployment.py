@@ -29,7 +29,6 @@ from flower_lab import Lab, app, rounds_in, wait  # noqa: E402
 
 import clusterfl_core as cf  # noqa: E402
 
-STORE = cf.results.Store("13_beyond_one_machine", "paper")
 PATIENCE = 900  # seconds for one round
 DATA = "scikit-learn's digits in 2 rotations, 4 clients"
 
@@ -166,7 +165,8 @@ def main():
 
 def record(experiment, settings, make):
     """Make one record, unless it is stored."""
-    STORE.run(experiment, 0, settings, lambda _checkpoint: make(), data=DATA)
+    store = cf.results.Store(f"13_{experiment}", "paper")
+    store.run(0, settings, lambda _checkpoint: make(), data=DATA)
 
 
 if __name__ == "__main__":
