@@ -20,8 +20,18 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 __all__ = [
-    "ALGORITHMS", "CLUSTERS", "DASHES", "MARKERS", "colour", "curves", "dash", "identity_table",
-    "image_grid", "marker", "style",
+    "ALGORITHMS",
+    "CLUSTERS",
+    "DASHES",
+    "MARKERS",
+    "beside",
+    "colour",
+    "curves",
+    "dash",
+    "identity_table",
+    "image_grid",
+    "marker",
+    "style",
 ]  # fmt: skip
 
 # Okabe and Ito's palette, told apart with any colour vision. Some of its colours are equally light,
@@ -157,6 +167,25 @@ def _luminance(color):
     parts = np.array([int(color[i : i + 2], 16) for i in (1, 3, 5)]) / 255
     linear = np.where(parts <= 0.04045, parts / 12.92, ((parts + 0.055) / 1.055) ** 2.4)
     return float(linear @ [0.2126, 0.7152, 0.0722])
+
+
+def beside(axis, rows):
+    """Draw what was just computed (diamonds) beside what is stored (dots), a row a setting.
+
+    Parameters
+    ----------
+    axis : matplotlib axes
+    rows : dict of str to (float, sequence of float)
+        For each setting the value just computed, and the stored ones of all seeds.
+    """
+    for row, (now, kept) in enumerate(rows.values()):
+        axis.plot(kept, [row] * len(kept), "o", color="#999999", alpha=0.6, ms=4)
+        axis.plot(now, row, "D", color=CLUSTERS[0], mfc="none", ms=8)
+    axis.plot([], [], "D", color=CLUSTERS[0], mfc="none", ms=8, label="just run")
+    axis.plot([], [], "o", color="#999999", alpha=0.6, ms=4, label="stored")
+    axis.legend(fontsize=8, ncols=2, loc="lower center", bbox_to_anchor=(0.5, 1))
+    axis.set_yticks(range(len(rows)), rows, fontsize=8)
+    axis.set_ylim(len(rows) - 0.5, -0.5)
 
 
 def image_grid(axes, images, titles):
