@@ -60,10 +60,8 @@ class Round:
     ----------
     before, state : clusterfl_core.contract.State
         From where it started and to where it came.
-    jobs : Jobs
-        What the last round trip of the round asked.
-    replies : Replies
-        What came back; with the clients' models if they were kept.
+    trips : tuple of (Jobs, Replies)
+        What each round trip asked, and what came back, with the clients' models if they were kept.
     bytes_down, bytes_up : int
         Bytes of models that travelled, in all its round trips.
     seconds : float
@@ -71,11 +69,20 @@ class Round:
 
     before: object
     state: object
-    jobs: object
-    replies: object
+    trips: tuple
     bytes_down: int
     bytes_up: int
     seconds: float
+
+    @property
+    def jobs(self):
+        """What the last round trip asked."""
+        return self.trips[-1][0]
+
+    @property
+    def replies(self):
+        """What came back from the last round trip."""
+        return self.trips[-1][1]
 
     def record(self, **scores):
         """The round as an entry of ``Run.history``, with these scores."""
@@ -243,10 +250,11 @@ def play(algorithm, state, trip):
     -------
     Round
     """
-    started, before, down, up = time.perf_counter(), state, 0, 0
+    started, before, trips, down, up = time.perf_counter(), state, [], 0, 0
     kind = type(algorithm).__name__
     for _ in range(door.TRIPS):
         state, jobs, replies, sound, sent = trip(state)
+        trips.append((jobs, replies))
         less, more = traffic(jobs, sent)
         down, up = down + less, up + more
         if state.round != before.round:
@@ -263,7 +271,7 @@ def play(algorithm, state, trip):
             f"round {before.round + 1}: the {what} of client {client} is not finite; the step size "
             f"{_step_sizes(algorithm)} is probably too large"
         )
-    return Round(before, state, jobs, replies, down, up, time.perf_counter() - started)
+    return Round(before, state, tuple(trips), down, up, time.perf_counter() - started)
 
 
 def in_process(algorithm, clients, device, *, keep):
