@@ -31,7 +31,7 @@ LAYERS = [
     {"algorithms"},
     {"door", "machine", "runs"},
     {"simulation"},
-    {"starts", "trials", "flower"},
+    {"starts", "trials", "flower", "comparison"},
 ]
 
 # Versions on Colab, older than the newest: the package must be content with them.
