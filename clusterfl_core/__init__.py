@@ -17,8 +17,8 @@ from clusterfl_core.version import __version__
 os.environ.setdefault("MKL_CBWR", "AUTO")
 
 _PLAIN = [
-    "banks", "check", "clients", "comparison", "compute", "contract", "data", "door", "evaluation", "files",
-    "flower", "interactive", "machine", "matching", "models", "plotting", "populations",
+    "banks", "check", "clients", "comparison", "compute", "contract", "data", "door", "evaluation",
+    "files", "flower", "interactive", "machine", "matching", "models", "plotting", "populations",
     "randomness", "results", "runs", "similarity", "simulation", "solvers", "starts", "theory",
     "trials",
 ]  # fmt: skip
