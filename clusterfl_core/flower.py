@@ -138,8 +138,13 @@ def job_parcel(jobs, row, points, *, with_kept):
 def _packed(values, row):
     """The values of one client: bytes, and type and shape in words, whatever type and name."""
     own = {name: value[row].contiguous() for name, value in values.items()}
+
+    def raw(value):
+        flat = value.reshape(-1)
+        return flat.view(torch.uint8).numpy().tobytes() if len(flat) else b""
+
     return {
-        "values": {n: v.reshape(-1).view(torch.uint8).numpy().tobytes() for n, v in own.items()},
+        "values": {n: raw(v) for n, v in own.items()},
         "types": {n: " ".join([str(v.dtype)[6:], *map(str, v.shape)]) for n, v in own.items()},
     }
 

@@ -38,11 +38,13 @@ from filelock import FileLock
 from clusterfl_core.files import write_whole
 from clusterfl_core.version import __version__
 
+__all__ = ["Store", "folders", "stored"]
+
 PRESETS = ("quick", "paper")
 PACKAGE = Path(__file__).resolve().parent
 SHIPPED = "clusterfl_core.stored"  # the package of records
 NOT_JSON = "not a JSON number"  # {"not a JSON number": "nan"} stands for NaN, which JSON lacks
-# With "book/results/" before it a path has at most 100 characters, short enough for any system.
+# With the folder of the records before it a path has at most 100 characters: it fits any system.
 LONGEST_NAME, LONGEST_WORDS = 30, 40
 
 

@@ -163,7 +163,9 @@ class Writer:
         """Append a tensor: its numbers, and whether it asks for gradients."""
         if value.layout is not torch().strided or value.device.type != "cpu":
             raise Unfit("it is a sparse tensor, or one that is not on the CPU")
-        data = value.detach().contiguous().reshape(-1).view(torch().uint8).numpy().tobytes()
+        flat, data = value.detach().contiguous().reshape(-1), b""
+        if len(flat):  # one without numbers has no other view
+            data = flat.view(torch().uint8).numpy().tobytes()
         dtype = str(value.dtype).removeprefix("torch.")
         self.array(b"t", dtype, TENSORS, tuple(value.shape), data)
         self.raw(b"\1" if value.requires_grad else b"\0")
