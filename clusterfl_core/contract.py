@@ -83,6 +83,8 @@ class Unusable(ValueError):
 class State:
     """What the server knows between two round trips; an algorithm may add fields of its own.
 
+    It is never changed: the next state is made of new tensors.
+
     Parameters
     ----------
     seed, round : int
@@ -111,7 +113,10 @@ class State:
         return replace(self, round=self.round + 1, **changes)
 
     def jobs(self, clients, models=None, **more):
-        """:class:`Jobs` of the coming round trip; default models: the one assigned to each."""
+        """:class:`Jobs` of the coming round trip; default models: the one assigned to each.
+
+        A client whose assignment is -1 has none: then name the ``models`` [b, q].
+        """
         models = self.assignments[clients][:, None] if models is None else models
         return Jobs(self.seed, self.round, clients, self.bank, models, **more)
 
@@ -159,7 +164,8 @@ class Algorithm(Protocol):
         """The state before the first round.
 
         Of the federation it may use ``len(federation)``, m, and ``federation.train.counts``, n_i,
-        and no more: where clients are elsewhere, the server knows only these.
+        and no more: where clients are elsewhere, the server knows only these. What it draws at
+        random comes from :func:`clusterfl_core.randomness.generator`, with the seed in the key.
         """
         ...
 
@@ -182,7 +188,9 @@ class Algorithm(Protocol):
         ``parts`` is an iterator of :class:`Replies`, of some clients each, in the order of their
         ids; replies may be missing. Who needs all at once takes ``Replies.join(parts)``, who needs
         only sums :func:`summed`, which keeps the models of one part at a time. ``state.next(…)``
-        ends the round; a state with the same ``round`` asks for another round trip.
+        ends the round; a state with the same ``round`` asks for another round trip. The state
+        given stays as it is. ``parts`` can be read once only, and a client that did not answer
+        keeps its assignment: ``state.assignments.clone()``, then the rows ``replies.clients``.
         """
         ...
 

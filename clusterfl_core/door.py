@@ -9,25 +9,33 @@ Traceback (most recent call last):
 TypeError: MLP is no algorithm: it has no function init (see clusterfl_core.contract)
 """
 
+import inspect
 from dataclasses import is_dataclass
 
 import torch
 
 from clusterfl_core import models
-from clusterfl_core.banks import Bank
+from clusterfl_core.banks import Bank, widest
 from clusterfl_core.clients import Federation
 from clusterfl_core.contract import Jobs, Replies, State
 
 __all__ = ["admit", "check_jobs", "check_replies", "never_ends"]
 
+ASKED = {  # what an algorithm is asked for, and with what
+    "init": "federation, seed",
+    "plan": "state",
+    "client_step": "jobs, clients",
+    "absorb": "state, parts",
+    "test_protocol": "state, federation",
+}
 TRIPS = 100  # round trips after which a round that has not ended is taken for one that never does
 
 
 def admit(algorithm, federation, seed, rounds, *, rehearse=True):
     """The state before the first round, or one sentence about what is missing or wrong.
 
-    Where the clients' data are at hand, one of them tries the first round: what it answers and
-    whether the round ends is seen before any work is done.
+    Where the clients' data are at hand, one of them tries the first round: what it answers, whether
+    the round ends and whether the state before it stays is seen before any work is done.
 
     Parameters
     ----------
@@ -47,16 +55,23 @@ def admit(algorithm, federation, seed, rounds, *, rehearse=True):
     TypeError, ValueError
         Whatever breaks the contract, in words.
     """
-    kind = type(algorithm).__name__
-    needed = ("init", "plan", "client_step", "absorb", "test_protocol")
-    absent = [name for name in needed if not callable(getattr(algorithm, name, None))]
-    if isinstance(algorithm, type) or absent:
-        what = f"function {absent[0]}" if absent else "settings: it is a class, not an object"
+    a_class = isinstance(algorithm, type)
+    kind = algorithm.__name__ if a_class else type(algorithm).__name__
+    absent = [name for name in ASKED if not callable(getattr(algorithm, name, None))]
+    if a_class or absent:
+        what = "settings: it is a class, not an object"
+        if absent:
+            found = getattr(algorithm, absent[0], None)
+            what = f"function {absent[0]}" + (
+                "" if found is None else f", but a {type(found).__name__}"
+            )
         raise TypeError(f"{kind} is no algorithm: it has no {what} (see clusterfl_core.contract)")
     if not isinstance(getattr(algorithm, "model", None), torch.nn.Module):
         raise TypeError(f"{kind}.model must be a torch.nn.Module, got {_kind(algorithm, 'model')}")
     if not (is_dataclass(algorithm) and type(algorithm).__dataclass_params__.frozen):
         raise TypeError(f"{kind} must be a frozen dataclass: its settings say what a run was")
+    for name in ASKED:
+        _check_signature(kind, algorithm, name)
     state = algorithm.init(federation, seed)
     _check_state(kind, "init", state, len(federation))
     if state.round != 0:
@@ -74,22 +89,43 @@ def _kind(thing, name):
     return type(getattr(thing, name, None)).__name__
 
 
+def _check_signature(kind, algorithm, name):
+    try:
+        inspect.signature(getattr(algorithm, name)).bind(*ASKED[name].split(", "))
+    except TypeError:
+        raise TypeError(
+            f"{kind}.{name} must take ({ASKED[name]}); a function that does not take self stands "
+            "in staticmethod"
+        ) from None
+
+
 def _check_state(kind, function, state, m):
     if not isinstance(state, State):
         raise TypeError(f"{kind}.{function} must give a contract.State, got {type(state).__name__}")
-    if not isinstance(state.bank, Bank) or len(state.assignments) != m:
+    if not isinstance(state.bank, Bank):
+        got = _kind(state, "bank")
+        raise TypeError(f"{kind}.{function} must give a state with a Bank, got {got} as its bank")
+    found = state.assignments
+    if not isinstance(found, torch.Tensor) or (found.dim() == 1 and found.is_floating_point()):
+        got = found.dtype if isinstance(found, torch.Tensor) else type(found).__name__
         raise TypeError(
-            f"{kind}.{function} must give a state with a Bank and one assignment for each of the "
-            f"{m} clients, got a {_kind(state, 'bank')} and {len(state.assignments)}"
+            f"{kind}.{function} must give assignments as a LongTensor [m] or shares [m, k], got "
+            f"{got}"
+        )
+    if found.shape[:1] != (m,):
+        raise TypeError(
+            f"{kind}.{function} must give a state with one assignment for each of the {m} clients, "
+            f"whoever answered, got shape {list(found.shape)}"
         )
 
 
 def _rehearse(algorithm, state, clients):
-    """Let the first client of each round trip of one round answer alone."""
+    """Let the last client of each round trip of one round answer alone; its id is not its row."""
     kind, first = type(algorithm).__name__, state.round
+    before, stood = state, _stands(state)
     for _ in range(TRIPS):
         jobs = check_jobs(kind, algorithm.plan(state), len(clients))
-        one = jobs.take([0])
+        one = jobs.take([len(jobs.clients) - 1])
         replies = check_replies(kind, algorithm.client_step(one, clients.take(one.clients)), one)
         try:
             state = algorithm.absorb(state, iter([replies]))
@@ -97,8 +133,25 @@ def _rehearse(algorithm, state, clients):
             return
         _check_state(kind, "absorb", state, len(clients))
         if state.round != first:
-            return
-    raise never_ends(kind, first)
+            break
+    else:
+        raise never_ends(kind, first)
+    if state.round != first + 1:
+        raise ValueError(
+            f"{kind}.absorb must end one round at a time: state.round went from {first} to "
+            f"{state.round}"
+        )
+    if _stands(before) != stood:
+        raise ValueError(
+            f"{kind} changes the state it is given: make new tensors, with bank.map(…) and "
+            "assignments.clone(), and state.next(…) of them"
+        )
+
+
+def _stands(state):
+    """The assignments, and of each tensor of the bank its sum, which tells without a copy."""
+    sums = [str(float(t.sum(dtype=widest(t.device)))) for t in state.bank.tensors.values()]
+    return state.assignments.tolist(), sums
 
 
 def never_ends(kind, number):
@@ -114,6 +167,10 @@ def check_jobs(kind, jobs, m):
     if not isinstance(jobs, Jobs):
         raise TypeError(f"{kind}.plan must give contract.Jobs, got {type(jobs).__name__}")
     ids = jobs.clients
+    for name, value in (("clients", ids), ("models", jobs.models)):
+        if not isinstance(value, torch.Tensor) or value.is_floating_point():
+            got = value.dtype if isinstance(value, torch.Tensor) else type(value).__name__
+            raise TypeError(f"{kind}.plan must name {name} in a LongTensor, got {got}")
     if not len(ids):
         raise ValueError(f"{kind}.plan asks no client in round {jobs.round + 1}")
     if (ids[1:] <= ids[:-1]).any() or int(ids[0]) < 0 or int(ids[-1]) >= m:
@@ -122,6 +179,12 @@ def check_jobs(kind, jobs, m):
     for name, value in rows.items():
         if len(value) != len(ids):
             raise ValueError(f"{kind}.plan: {name} must have {len(ids)} rows, got {len(value)}")
+    sent = jobs.models
+    if sent.numel() and (int(sent.min()) < 0 or int(sent.max()) >= len(jobs.bank)):
+        raise ValueError(
+            f"{kind}.plan must send models 0 to {len(jobs.bank) - 1} of the bank, got "
+            f"{int(sent.min())} to {int(sent.max())} (an assignment of -1 is no model yet)"
+        )
     return jobs
 
 
@@ -137,7 +200,11 @@ def check_replies(kind, replies, jobs):
         raise ValueError(f"{kind}.client_step must send as many models for each client")
     for name, value in replies.values.items():
         if not isinstance(value, torch.Tensor) or value.shape[:1] != (b,):
-            raise ValueError(f"{kind}.client_step: {name} must be a tensor with {b} rows")
+            got = list(value.shape) if isinstance(value, torch.Tensor) else type(value).__name__
+            raise ValueError(
+                f"{kind}.client_step: {name} must be a tensor with {b} rows, one a client, got "
+                f"{got}"
+            )
     if models and replies.values.get("loss", torch.empty(0)).shape != (b,):
         raise ValueError(
             f"{kind}.client_step must say the loss of each client that sends a model: a value "

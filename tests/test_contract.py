@@ -246,6 +246,14 @@ DOORS = {
     "no absorb": ({"absorb": 3}, "it has no function absorb"),
     "no test protocol": ({"test_protocol": None}, "it has no function test_protocol"),
     "a test by name": ({"test_protocol": "lowest_loss"}, "it has no function test_protocol"),
+    "a test that takes self": (
+        {"test_protocol": cf.evaluation.lowest_loss},
+        r"Mine.test_protocol must take \(state, federation\); .* stands in staticmethod",
+    ),
+    "init without a seed": (
+        {"init": lambda self, federation: None},
+        r"Mine.init must take \(federation, seed\)",
+    ),
     "no loss": (
         {"client_step": without_loss},
         r"must say the loss .* of shape \[1\] beside nothing",
@@ -265,6 +273,18 @@ DOORS = {
         {"plan": lambda self, s: s.jobs(torch.tensor([2, 1]))},
         "must name clients of 0 to 5 in ascending order",
     ),
+    "a list of clients": (
+        {"plan": lambda self, s: s.jobs([0, 1, 2])},
+        "plan must name clients in a LongTensor, got list",
+    ),
+    "a model that nobody has": (
+        {
+            "init": lambda self, f, s: replace(
+                FeSEM.init(self, f, s), assignments=-torch.ones(6).long()
+            )
+        },
+        "plan must send models 0 to 1 of the bank, got -1 to -1",
+    ),
     "too many": (
         {"plan": lambda self, s: s.jobs(torch.arange(7) % 8, torch.zeros(7, 1).long())},
         "must name clients of 0 to 5 in ascending order",
@@ -276,6 +296,42 @@ DOORS = {
     "other clients": (
         {"client_step": lambda self, j, c: Replies(c.ids + 1, j.start, {"loss": torch.ones(1)})},
         "must answer for the clients asked, in their order",
+    ),
+    "rows for ids": (
+        {
+            "client_step": lambda self, j, c: Replies(
+                torch.arange(len(c)), j.start, {"loss": torch.ones(len(c))}
+            )
+        },
+        "must answer for the clients asked, in their order",
+    ),
+    "a list of assignments": (
+        {"init": lambda self, f, s: replace(FeSEM.init(self, f, s), assignments=[0] * 6)},
+        r"init must give assignments as a LongTensor \[m\] or shares \[m, k\], got list",
+    ),
+    "fractions of models": (
+        {"init": lambda self, f, s: replace(FeSEM.init(self, f, s), assignments=torch.zeros(6))},
+        "got torch.float32",
+    ),
+    "assignments of who answered": (
+        {"absorb": lambda self, s, parts: s.next(assignments=Replies.join(parts).clients * 0)},
+        r"one assignment for each of the 6 clients, whoever answered, got shape \[1\]",
+    ),
+    "a state that moves": (
+        {
+            "absorb": lambda self, s, parts: (s.assignments.fill_(1), FeSEM.absorb(self, s, parts))[
+                1
+            ]
+        },
+        "Mine changes the state it is given",
+    ),
+    "a bank that moves": (
+        {"absorb": lambda self, s, parts: (s.bank.tensors["theta"].zero_(), s.next())[1]},
+        "Mine changes the state it is given",
+    ),
+    "two rounds at once": (
+        {"absorb": lambda self, s, parts: s.next().next()},
+        "must end one round at a time: state.round went from 0 to 2",
     ),
     "no next state": ({"absorb": lambda self, s, parts: None}, "absorb must give a contract.State"),
     "no end": ({"absorb": lambda self, s, parts: s}, "does not end round 1: after 100 round trips"),
