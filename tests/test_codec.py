@@ -183,6 +183,7 @@ class Odd(dict):
         ((0 for _ in iter(int, 1)), "more than 100000 parts"),
         (np.zeros([1] * 9), "more than 8 dimensions"),
     ],
+    ids=lambda value: value if type(value) is str else "value",
 )
 def test_what_does_not_travel_is_said(value, said):
     with pytest.raises(codec.Unfit, match=said):

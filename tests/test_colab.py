@@ -19,12 +19,14 @@ import house
 import pytest
 from packaging.requirements import Requirement
 
+from clusterfl_core.version import __version__
+
 pytestmark = pytest.mark.colab
 
 # What Colab runs notebooks with; these stay behind the newest by years.
 KERNEL = ["ipywidgets==7.7.1", "ipykernel==6.17.1", "ipython==7.34.0", "nbconvert"]
 PROJECT = tomllib.loads((house.ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-OWN = {f"clusterfl_core=={PROJECT['version']}"}
+OWN = {f"clusterfl_core=={__version__}"}
 DEAD_PROXY = dict.fromkeys(("http_proxy", "https_proxy", "all_proxy"), "http://127.0.0.1:9")
 
 
