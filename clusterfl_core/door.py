@@ -15,7 +15,7 @@ from dataclasses import is_dataclass
 import numpy as np
 import torch
 
-from clusterfl_core.banks import Bank
+from clusterfl_core.banks import Bank, widest
 from clusterfl_core.clients import Federation
 from clusterfl_core.contract import Jobs, Replies, State
 
@@ -160,7 +160,7 @@ def _rehearse(algorithm, state, clients):
 
 def _stands(state):
     """The assignments, and of each tensor of the bank its sum, which tells without a copy."""
-    sums = [str(float(t.sum(dtype=torch.float64))) for t in state.bank.tensors.values()]
+    sums = [str(float(t.sum(dtype=widest(t.device)))) for t in state.bank.tensors.values()]
     return state.assignments.tolist(), sums
 
 
