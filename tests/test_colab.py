@@ -9,7 +9,6 @@ import os
 import shutil
 import subprocess
 import sys
-import tomllib
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from importlib import metadata
@@ -25,7 +24,6 @@ pytestmark = pytest.mark.colab
 
 # What Colab runs notebooks with; these stay behind the newest by years.
 KERNEL = ["ipywidgets==7.7.1", "ipykernel==6.17.1", "ipython==7.34.0", "nbconvert"]
-PROJECT = tomllib.loads((house.ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 OWN = {f"clusterfl_core=={__version__}"}
 DEAD_PROXY = dict.fromkeys(("http_proxy", "https_proxy", "all_proxy"), "http://127.0.0.1:9")
 
