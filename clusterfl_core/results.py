@@ -330,17 +330,19 @@ def _read(path):
 
     try:
         head = json.loads(path.read_text(encoding="utf-8"), object_hook=decode)
-        lines = head.pop("runs")[:-1]
-        runs = {record["seed"]: record for record in lines if record.keys() > {"values"}}
-        whole = head.keys() == {"experiment", "settings", "data"} and len(lines) >= len(runs)
-    except (ValueError, TypeError, KeyError, AttributeError):
+        lines = head.pop("runs")
+        whole = head.keys() == {"experiment", "settings", "data"} and lines.pop() is None
+        runs = {record["seed"]: record for record in lines}
+        whole = whole and all("values" in record for record in lines)
+    except (ValueError, TypeError, KeyError, IndexError, AttributeError):
         whole = False
     if not whole:
         raise ValueError(
             f"{path} does not hold stored runs: restore it, or remove it and run again"
         )
-    if len(lines) > len(runs):
-        raise ValueError(f"{path} holds a seed twice: keep one line of each seed")
+    for record in lines:  # a merge may repeat a line, which does no harm
+        if _json(runs[record["seed"]]) != _json(record):
+            raise ValueError(f"{path} holds seed {record['seed']} twice: keep one of its lines")
     return head, runs
 
 

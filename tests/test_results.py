@@ -423,7 +423,7 @@ def test_seeds_of_two_branches_merge(tmp_path, monkeypatch, twice):
     commit(1, 7 if twice else 9)
     git(tmp_path, "merge", "-q", "other", "-m", "Both")
     if twice:
-        with pytest.raises(ValueError, match="holds a seed twice: keep one line of each seed"):
+        with pytest.raises(ValueError, match="holds seed 7 twice: keep one of its lines"):
             store_records()
     else:
         assert [r["values"]["seed"] for r in store_records()] == [0, 1, 3, 7, 9]

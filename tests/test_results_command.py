@@ -119,9 +119,15 @@ def stopped_by(number: int, root: Path) -> tuple[int, str, str]:
     (here / "wait").touch()
     process = start(root)
     checkpoint = root / "kept" / "90_small" / ".unfinished" / f"{SECOND}-seed0.pt"
+    out = ""
+    while f"{SECOND}, seed 0: starts" not in out:  # seen while it runs
+        line = process.stdout.readline()
+        assert line, out
+        out += line
     until(lambda: checkpoint.exists() or process.poll() is not None, "no checkpoint in a minute")
     process.send_signal(number)
-    out, err = process.communicate(timeout=60)
+    rest, err = process.communicate(timeout=60)
+    out += rest
     kernel = Path("/proc") / (here / "pid").read_text()
     until(lambda: not kernel.exists(), "the notebook's process lives on")
     assert list(records(root)) == [("first", 0)]
@@ -133,8 +139,7 @@ def stopped_by(number: int, root: Path) -> tuple[int, str, str]:
 def test_killed_and_started_again_it_goes_on_where_it_was(small):
     status, out, _ = stopped_by(signal.SIGKILL, small)
     assert status == -signal.SIGKILL
-    assert f"{FIRST}, seed 0: stored after" in out  # seen while it ran
-    assert f"{SECOND}, seed 0: starts" in out
+    assert f"{FIRST}, seed 0: stored after" in out
     before = records(small)
 
     assert finish(start(small, seeds=("1", "0"))).splitlines() == [
