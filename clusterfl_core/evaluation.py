@@ -284,6 +284,27 @@ def adjusted_rand_index(estimated, clusters):
     return float(adjusted_rand_score(clusters.tolist(), estimated.tolist()))
 
 
+def torn(groups, clusters):
+    """How many true clusters a partition tears: their clients lie in more than one group.
+
+    A bipartition that tears none is *correct* (CFL, Definition 1); it need not find all clusters.
+
+    Parameters
+    ----------
+    groups : sequence of LongTensor or array
+        The clients of each group.
+    clusters : LongTensor [m]
+        True cluster of each client.
+
+    Returns
+    -------
+    int
+    """
+    clusters = torch.as_tensor(clusters)
+    kinds = [clusters[torch.as_tensor(ids)].unique() for ids in groups]
+    return int((torch.cat(kinds).bincount() > 1).sum())
+
+
 def separation_gap(similarity, clusters):
     """How clearly similarities show the clusters: g = alpha_intra^min - alpha_cross^max (CFL, 29).
 

@@ -102,6 +102,25 @@ def identity_table(axis, identities, clusters):
     axis.spines[:].set_visible(False)
 
 
+def beside(axis, rows):
+    """Draw what was just computed (diamonds) beside what is stored (dots), a row a setting.
+
+    Parameters
+    ----------
+    axis : matplotlib axes
+    rows : dict of str to (float, sequence of float)
+        For each setting the value just computed, and the stored ones of all seeds.
+    """
+    for row, (now, kept) in enumerate(rows.values()):
+        axis.plot(kept, [row] * len(kept), "o", color="#999999", alpha=0.6, ms=4)
+        axis.plot(now, row, "D", color=CLUSTERS[0], mfc="none", ms=8)
+    axis.plot([], [], "D", color=CLUSTERS[0], mfc="none", ms=8, label="just run")
+    axis.plot([], [], "o", color="#999999", alpha=0.6, ms=4, label="stored")
+    axis.legend(fontsize=8, ncols=2, loc="lower center", bbox_to_anchor=(0.5, 1))
+    axis.set_yticks(range(len(rows)), rows, fontsize=8)
+    axis.set_ylim(len(rows) - 0.5, -0.5)
+
+
 def image_grid(axes, images, titles):
     """Show small images side by side.
 

@@ -62,27 +62,13 @@ class Store:
         If an argument is none of these.
     """
 
-    def __init__(self, experiment, preset="quick", only=""):
-        self.only = only  # until every chapter only reads records
+    def __init__(self, experiment, preset="quick"):
         _check_name(experiment)
         if preset not in PRESETS:
             raise ValueError(f'preset must be "quick" or "paper", got {preset!r}')
         self.experiment, self.preset = experiment, preset
 
-    def wants(self, experiment):
-        """Serve chapters that still run their experiments."""
-        return self.preset == "quick" or self.only in ("", experiment)
-
-    def run(self, *asked, data=""):
-        """Serve chapters that still run their experiments, too."""
-        if not isinstance(asked[0], str):
-            return self._run(*asked, data=data)
-        experiment, *asked = asked
-        if not self.wants(experiment):
-            return None
-        return Store(f"{self.experiment[:2]}_{experiment}", self.preset)._run(*asked, data=data)
-
-    def _run(self, seed, settings, compute, *, data=""):
+    def run(self, seed, settings, compute, *, data=""):
         """Give the values of one run: read them where they are stored, else compute them.
 
         Parameters
@@ -163,7 +149,7 @@ class Store:
         return runs[seed]["values"]
 
 
-def stored(experiment, old="", /, **settings):
+def stored(experiment, /, **settings):
     """Give the stored records of an experiment.
 
     Parameters
@@ -189,7 +175,6 @@ def stored(experiment, old="", /, **settings):
         If the name has other characters, no record has a setting of that name, or a file does not
         hold records.
     """
-    experiment = f"{experiment[:2]}_{old}" if old else experiment
     _check_name(experiment)
     found = {}  # by settings and seed; the first folder's count
     for folder in folders():

@@ -418,17 +418,13 @@ def test_separation_gap_is_definition_2():
         )
 
 
-def torn(halves, clusters):
-    return bool({clusters[i] for i in halves[0]} & {clusters[i] for i in halves[1]})
-
-
 @settings(max_examples=60, deadline=None)
 @given(similarities(most=7), st.data())
 def test_a_positive_gap_means_a_correct_bipartition(alpha, data):
     m = len(alpha)
     clusters = data.draw(st.lists(st.integers(0, 2), min_size=m, max_size=m))
     if evaluation.separation_gap(alpha, clusters) > 0:
-        assert not torn(cfl.optimal_bipartition(alpha), clusters)
+        assert evaluation.torn(cfl.optimal_bipartition(alpha), clusters) == 0
 
 
 def test_a_correct_bipartition_does_not_mean_a_positive_gap():
@@ -441,6 +437,16 @@ def test_a_correct_bipartition_does_not_mean_a_positive_gap():
     gap = evaluation.separation_gap(alpha, clusters)
     assert gap == pytest.approx(np.cos(np.radians(120)) - np.cos(np.radians(60)))
     assert gap < 0
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 2)), min_size=1, max_size=9))
+def test_a_cluster_is_torn_if_its_clients_lie_in_several_groups(clients):
+    groups, clusters = zip(*clients, strict=True)
+    parts = [torch.tensor([i for i, g in enumerate(groups) if g == j]) for j in set(groups)]
+    expected = sum(len({g for g, c in clients if c == one}) > 1 for one in set(clusters))
+    assert evaluation.torn(parts, clusters) == expected
+    assert evaluation.torn([part.numpy() for part in parts], torch.tensor(clusters)) == expected
 
 
 def test_separation_gap_names_clusters_that_do_not_fit():

@@ -28,7 +28,7 @@ LAYERS = [
     {"ifca", "cfl", "fedsoft", "baselines"},
     {"evaluation"},
     {"simulation"},
-    {"results", "trials", "flower"},
+    {"results", "trials", "flower", "comparison"},
     {"plotting", "interactive"},
 ]
 

@@ -96,6 +96,17 @@ def test_a_table_shows_truth_above_and_choice_below_in_numbers_and_colours(axis)
     assert bottom > top  # row 0 above row 1
 
 
+def test_a_run_stands_beside_the_stored_ones_of_its_setting():
+    figure, axis = plt.subplots()
+    plotting.beside(axis, {"k = 2": (0.5, [0.4, 0.6]), "k = 3": (0.7, [])})
+    drawn = [line.get_xydata().tolist() for line in axis.lines if len(line.get_xdata())]
+    assert drawn == [[[0.4, 0], [0.6, 0]], [[0.5, 0]], [[0.7, 1]]]
+    assert [label.get_text() for label in axis.get_yticklabels()] == ["k = 2", "k = 3"]
+    bottom, top = axis.get_ylim()
+    assert bottom > top
+    plt.close(figure)
+
+
 def test_images_are_shown_side_by_side_under_their_titles():
     figure, axes = plt.subplots(1, 2)
     images = torch.arange(8, dtype=torch.uint8).view(2, 2, 2)
