@@ -132,7 +132,7 @@ def test_experiment_asks_a_question_has_the_parameters_and_compares(path):
 def test_experiment_is_shown_by_its_chapter(path):
     chapter = chapter_of(path)
     assert chapter.stem.startswith((path.stem.split("_")[0], "simulating"))
-    assert f"(experiments/{path.name})" in prose(chapter) + code(chapter), "a link"
+    assert "(experiments.ipynb)" in prose(chapter) + code(chapter), "a link to the list"
     assert re.search(rf'stored\(\s*"{path.stem}"', code(chapter)), "and its records"
 
 
@@ -148,10 +148,15 @@ def test_every_record_is_of_an_experiment():
     assert kept == {path.stem for path in EXPERIMENTS} | others
 
 
-def test_local_links_in_computed_text_lead_to_files():
-    for path in NOTEBOOKS:
-        for target in re.findall(r"\]\(([\w/.]+\.(?:ipynb|md))\)", code(path)):
-            assert (path.parent / target).exists(), f"{target} is not there"
+@pytest.mark.parametrize("path", PAGES, ids=relative)
+def test_links_of_a_page_lead_to_pages_also_in_computed_text(path):
+    listed = relative(path.with_suffix("")) in house.contents()
+    text = prose(path) + (code(path) if path.suffix == ".ipynb" else "")
+    for target in re.findall(r"\]\(([\w/.]+\.(?:ipynb|md))\b", text):
+        found = (path.parent / target).resolve()
+        assert found.exists(), f"{target} is not there"
+        if listed:  # the built book has no other pages
+            assert relative(found.with_suffix("")) in house.contents(), f"{target} is no page"
 
 
 @pytest.mark.parametrize("path", [*PAGES, *sorted(ROOT.glob("*.md"))], ids=relative)
