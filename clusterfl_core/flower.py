@@ -136,28 +136,29 @@ def job_parcel(jobs, row, points, *, with_kept):
 
 
 def _packed(values, row):
-    """The values of one client: bytes, and type and shape in words, whatever type and name."""
-    own = {name: value[row].contiguous() for name, value in values.items()}
+    """The values of one client as numbers, and their types and shapes in words."""
+    own = {name: value[row] for name, value in values.items()}
 
-    def raw(value):
-        flat = value.reshape(-1)
-        return flat.view(torch.uint8).numpy().tobytes() if len(flat) else b""
+    def numbers(value):
+        parts = torch.view_as_real(value.contiguous()) if value.is_complex() else value
+        return parts.reshape(-1).tolist() if parts.ndim else parts.item()
 
     return {
-        "values": {n: raw(v) for n, v in own.items()},
+        "values": {name: numbers(value) for name, value in own.items()},
         "types": {n: " ".join([str(v.dtype)[6:], *map(str, v.shape)]) for n, v in own.items()},
     }
 
 
 def _unpacked(parcel):
     found = {}
-    for name, data in parcel["values"].items():
+    for name, numbers in parcel["values"].items():
         word, *shape = parcel["types"][name].split()
         kind = getattr(torch, word, None)
         if not isinstance(kind, torch.dtype):
             raise TypeError(f"{name} is of type {word!r}, which torch does not have")
-        flat = torch.frombuffer(bytearray(data), dtype=kind) if data else torch.empty(0, dtype=kind)
-        found[name] = flat.reshape(1, *map(int, shape))
+        value = torch.tensor(numbers, dtype=kind.to_real() if kind.is_complex else kind)
+        value = torch.view_as_complex(value.reshape(-1, 2)) if kind.is_complex else value
+        found[name] = value.reshape(1, *map(int, shape))
     return found
 
 

@@ -246,14 +246,14 @@ def broken(what, answer):
     if what == "nothing":
         return {**answer, "values": {}, "types": {}}
     if what == "NaN loss":
-        return {**answer, "values": {**values, "loss": np.float32(np.nan).tobytes()}}
+        return {**answer, "values": {**values, "loss": float("nan")}}
     if what == "two losses":
         types = {**answer["types"], "loss": "float32 2"}
-        return {**answer, "values": {**values, "loss": values["loss"] * 2}, "types": types}
+        return {**answer, "values": {**values, "loss": [values["loss"]] * 2}, "types": types}
     if what == "foreign type":
         return {**answer, "types": dict.fromkeys(values, "load")}
     assert what == "foreign model"
-    return {**answer, "values": {**values, "identity": np.int64(2).tobytes()}}
+    return {**answer, "values": {**values, "identity": 2}}
 
 
 SAID = {

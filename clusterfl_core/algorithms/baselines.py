@@ -1,8 +1,16 @@
 """What clustered methods are measured against, under one name: one file each beside this one."""
 
 from clusterfl_core.algorithms.fedavg import FedAvg
-from clusterfl_core.algorithms.fedem import FedEM, responsibilities
+from clusterfl_core.algorithms.fedem import FedEM, mixed_outputs, mixture, responsibilities
 from clusterfl_core.algorithms.local_only import LocalOnly
 from clusterfl_core.algorithms.one_shot import OneShot
 
-__all__ = ["FedAvg", "FedEM", "LocalOnly", "OneShot", "responsibilities"]
+__all__ = [
+    "FedAvg",
+    "FedEM",
+    "LocalOnly",
+    "OneShot",
+    "mixed_outputs",
+    "mixture",
+    "responsibilities",
+]

@@ -80,6 +80,7 @@ def _answer(given, x):
     model, source = copy.deepcopy(given).cpu(), torch.Generator().manual_seed(0)
     parameters = {name: parameter.detach() for name, parameter in model.named_parameters()}
     for parameter in parameters.values():  # zeros would hide what depends on what
+        parameter.nan_to_num_().clamp_(-10, 10)  # the module's own may never have been drawn
         parameter += 0.05 * torch.randn(parameter.shape, generator=source).to(parameter)
     x = x[:2].detach().cpu().to(next(iter(parameters.values())).dtype)
     pair = torch.stack([x[0], x[0] / 2 if torch.equal(x[0], x[-1]) else x[-1]])
