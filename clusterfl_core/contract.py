@@ -2,7 +2,7 @@
 
 An algorithm is an object of settings with four functions and a test:
 
-* ``init(federation, seed)`` makes the :class:`~clusterfl_core.contract.State` before the first round;
+* ``init(federation, seed)`` makes the :class:`State` before the first round;
 * ``plan(state)`` is the server: which clients work now, on which models (:class:`Jobs`);
 * ``client_step(jobs, clients)`` is the client, for many clients at once or for one: it answers with
   models or gradients and a few numbers (:class:`Replies`). Neither jobs nor replies hold data;

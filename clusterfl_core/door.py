@@ -48,7 +48,7 @@ def admit(algorithm, federation, seed, rounds, *, rehearse=True):
 
     Returns
     -------
-    State
+    clusterfl_core.contract.State
 
     Raises
     ------

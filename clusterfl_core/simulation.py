@@ -168,7 +168,7 @@ def rounds(algorithm, federation, rounds, *, seed=0, device="auto", start=None, 
         As in :func:`run`.
     rounds : int
         How many rounds at most.
-    start : State, optional
+    start : clusterfl_core.contract.State, optional
         The state to go on from; then the seed is that state's. Default: ``init``'s.
     keep : bool
         Whether ``replies`` hold the models that the clients sent.
