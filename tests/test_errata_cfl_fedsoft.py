@@ -1,4 +1,4 @@
-"""What chapters 7 to 13 correct in the papers and in themselves, pinned by numbers."""
+"""What chapters 7 to 14 correct in the papers and in themselves, pinned by numbers."""
 
 import json
 import re
@@ -208,34 +208,34 @@ def test_assumption_2_read_literally_has_no_spring_in_it():
     assert np.allclose(meant, 2 * (true - other) + strength * (own - its))
 
 
-# ---------------------------------------------------------------- chapter 12
+# ---------------------------------------------------------------- chapter 13
 
 
 @pytest.fixture(scope="module")
-def chapter12():
-    """Return the names that chapter 12 defines before its first figure of results."""
+def chapter13():
+    """Return the names that chapter 13 defines before its first figure of results."""
     matplotlib.use("Agg")
     names = {}
-    for kind, source in cells_of(BOOK / "12_choosing.ipynb"):
+    for kind, source in cells_of(BOOK / "13_choosing.ipynb"):
         if "### Predict, then move" in source:
             return names
         if kind == "code" and "importlib.util" not in source:
-            exec(compile(source, "12_choosing", "exec"), names)
-    raise AssertionError("chapter 12 has no prediction")
+            exec(compile(source, "13_choosing", "exec"), names)
+    raise AssertionError("chapter 13 has no prediction")
 
 
-def test_four_models_met_the_same_bad_steps_on_every_kind(chapter12):
+def test_four_models_met_the_same_bad_steps_on_every_kind(chapter13):
     """One draw serves all kinds: the tries of IFCA with four models never met the step taken."""
     for kind in ("hard", "nested"):
-        tried = chapter12["SEARCH"][kind, "IFCA"]["tried"]
+        tried = chapter13["SEARCH"][kind, "IFCA"]["tried"]
         assert sorted(one["gamma"] for one in tried if one["k"] == 4) == [0.2, 0.2, 1.6]
-        taken = chapter12["chosen"][kind, "IFCA"]
+        taken = chapter13["chosen"][kind, "IFCA"]
         assert (taken["k"], taken["gamma"]) == (3, 0.8)
 
 
-def test_ten_images_a_client_judge_worse_than_the_360_of_the_search(chapter12):
+def test_ten_images_a_client_judge_worse_than_the_360_of_the_search(chapter13):
     """On nested, with the settings taken: a small mean regret, and a large worst one."""
-    c = chapter12
+    c = chapter13
     right = {}
     for method in c["METHODS"]:
         for seed in (100, 101):

@@ -1,6 +1,6 @@
 """Run the three algorithms in Flower's own programs on this machine and store what was seen.
 
-Chapter 13 shows the records. Usage, after `make test-deployment` has made the environment:
+Chapter 14 shows the records. Usage, after `make test-deployment` has made the environment:
 
     .venv-flower/bin/python tools/record_deployment.py
 
@@ -165,7 +165,7 @@ def main():
 
 def record(experiment, settings, make):
     """Make one record, unless it is stored."""
-    store = cf.results.Store(f"13_{experiment}", "paper")
+    store = cf.results.Store(f"14_{experiment}", "paper")
     store.run(0, settings, lambda _checkpoint: make(), data=DATA)
 
 
