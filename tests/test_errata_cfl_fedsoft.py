@@ -70,7 +70,7 @@ def test_what_follows_a_prediction_is_folded(path):
         if kind == "markdown" and "### Predict, then move" in source:
             after = [text for _, text in cells[at + 1 :]]
             first = next(n for n, text in enumerate(after) if "*Figure " in text)
-            assert "**After your guess" in "".join(after[first : first + 2])
+            assert "After your guess" in "".join(after[first : first + 2])
 
 
 # ---------------------------------------------------------------- CFL
