@@ -23,3 +23,36 @@ window.addEventListener("load", () => {
   reach();
   window.addEventListener("resize", reach);
 });
+
+// A caption, a text of its own in a notebook, is told from the text around it.
+document.addEventListener("DOMContentLoaded", () => {
+  for (const text of document.querySelectorAll(".bd-article p")) {
+    const first = text.firstChild;
+    if (first?.nodeName === "EM" && /^(Figure|Table) \w+\.\d/.test(first.textContent))
+      text.classList.add("caption-text");
+  }
+});
+
+// Paper is light, and on it nothing can be unfolded. The code that draws a figure stays away.
+const paper = matchMedia("print");
+let before = null;
+const prepare = () => {
+  if (before) return;
+  const page = document.documentElement;
+  const folds = [...document.querySelectorAll(".bd-article details:not([open])")];
+  before = {
+    theme: page.dataset.theme,
+    folds: folds.filter((fold) => !fold.closest(".tag_hide-input, .tag_setup")),
+  };
+  page.dataset.theme = "light";
+  for (const fold of before.folds) fold.open = true;
+};
+const restore = () => {
+  if (!before) return;
+  document.documentElement.dataset.theme = before.theme;
+  for (const fold of before.folds) fold.open = false;
+  before = null;
+};
+paper.addEventListener("change", () => (paper.matches ? prepare() : restore()));
+window.addEventListener("beforeprint", prepare);
+window.addEventListener("afterprint", restore);
