@@ -28,27 +28,7 @@ def sources(path):
     return "\n\n".join(source for _, source in cells_of(path))
 
 
-def right_answers(path):
-    """Return the place, from 1, of the right answer to each question of a chapter."""
-    text = sources(path)
-    text = text[text.index("## Check yourself") :].split("## Exercises")[0]
-    places = []
-    for question in re.split(r"(?m)^\*\*\d\.", text)[1:]:
-        answers = re.findall(r"</summary>\n\n(\w+)", question)
-        right = [n for n, word in enumerate(answers, 1) if word in ("Yes", "Right")]
-        assert len(right) == 1, question
-        places += right
-    return places
-
-
 # ---------------------------------------------------------------- the pages
-
-
-def test_right_answers_are_spread_over_the_places():
-    found = {path.name: right_answers(path) for path in PAGES}
-    assert all(len(set(places)) > 1 for places in found.values()), found
-    count = np.bincount([place for places in found.values() for place in places], minlength=4)[1:]
-    assert count.max() - count.min() <= 2, found
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.stem)

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections import Counter, defaultdict
+from collections import defaultdict
 from pathlib import Path
 
 import numpy as np
@@ -24,24 +24,6 @@ def cells(path, kind=None):
 
 
 # ---------------------------------------------------------------- questions and folds
-
-
-def right_places(path):
-    """For each question of "Check yourself", the place of the right answer among its options."""
-    text = "\n".join(cells(path, "markdown")).split("## Check yourself")[1].split("\n## ")[0]
-    places = []
-    for question in re.split(r"^\*\*\d\. ", text, flags=re.M)[1:]:
-        answers = re.findall(r"<summary>.*?</summary>\s+(\S+)", question, flags=re.S)
-        assert answers.count("Yes.") == 1, path.name
-        places.append(answers.index("Yes.") + 1)
-    return places
-
-
-def test_right_answers_are_spread_over_the_places():
-    assert len(CHAPTERS) == 6
-    places = {path.name: right_places(path) for path in CHAPTERS}
-    assert all(len(set(found)) > 1 for found in places.values()), places
-    assert Counter(p for found in places.values() for p in found) == {1: 6, 2: 6, 3: 6}
 
 
 @pytest.mark.parametrize("path", CHAPTERS, ids=lambda path: path.stem)
