@@ -127,6 +127,50 @@ def overflowing(page: Page) -> list[str]:
     )
 
 
+def unanswerable(page: Page, source: str) -> list[str]:
+    """Return what the page asks in its text but offers no way to answer."""
+    forms = {
+        "prediction": (source.count("<strong>Predict.</strong>"), ".prediction form"),
+        "second question": (source.count("<strong>Second question.</strong>"), ".option .feedback"),
+    }
+    problems = []
+    for what, (asked, answerable) in forms.items():
+        if asked > page.locator(answerable).count():
+            problems.append(f"not every {what} of {asked} can be answered")
+    return problems
+
+
+def unfold(page: Page) -> None:
+    """Open all folds, and all that a check says."""
+    page.evaluate(
+        """() => {
+          for (const fold of document.querySelectorAll("main details")) fold.open = true;
+          for (const told of document.querySelectorAll(".feedback")) told.hidden = false;
+        }"""
+    )
+
+
+def line_lengths(page: Page) -> list[float]:
+    """Return how many characters a full line of each long paragraph has."""
+    return page.evaluate(
+        """() => [...document.querySelectorAll("main article section > p")]
+          .filter(p => p.textContent.length > 300 && !p.querySelector("mjx-container"))
+          .map(p => {
+            const words = document.createTreeWalker(p, NodeFilter.SHOW_TEXT), lines = new Map();
+            for (let text; (text = words.nextNode()); )
+              for (let i = 0; i < text.length; i++) {
+                const one = document.createRange();
+                one.setStart(text, i);
+                one.setEnd(text, i + 1);
+                const box = one.getBoundingClientRect(), line = Math.round(box.bottom / 8);
+                if (box.width) lines.set(line, (lines.get(line) ?? 0) + 1);
+              }
+            const full = [...lines.values()].slice(0, -1);
+            return full.reduce((a, b) => a + b, 0) / full.length;
+          })"""
+    )
+
+
 def shown(player) -> tuple[str, str]:
     """Return the picture and the alt text that a player shows."""
     image = player.locator("img").first

@@ -58,6 +58,18 @@ def test_page_over_http(browser, http, page, dark, size):
 def test_page_from_a_file(browser, page):
     with visited(browser, f"{SITE.as_uri()}/", page) as (tab, problems):
         problems += browsing.unreadable_math(tab, SOURCES[page])
+        problems += browsing.unanswerable(tab, SOURCES[page])
+    assert problems == []
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_unfolded_page_stays_within_the_narrowest_screens(browser, http, page):
+    """320 px are also what is left of 1280 when a page is shown four times as large."""
+    with visited(browser, http, page, size={"width": 360, "height": 640}) as (tab, problems):
+        browsing.unfold(tab)
+        problems += browsing.overflowing(tab)
+        tab.set_viewport_size({"width": 320, "height": 256})
+        problems += browsing.overflowing(tab)
     assert problems == []
 
 
@@ -97,6 +109,182 @@ def test_buttons_lead_to_the_address_or_are_absent(page):
     # a page may name an address, say of the authors' code, but no button may lead to none
     leading = re.findall(r"<(?:a|form)\b[^>]*github\.com[^>]*>", SOURCES[page])
     assert url or not [tag for tag in leading if "btn" in tag or tag.startswith("<form")]
+
+
+# ---------------------------------------------------------------- the way in
+
+
+def test_contents_have_parts_and_short_names_and_neighbours_say_their_question():
+    source = SOURCES["book/05_ifca_theory.html"]
+    contents = source[source.index('class="bd-links') :].split("</nav>")[0]
+    parts = re.findall(r'class="caption-text">([^<]+)', contents)
+    assert parts[0] == "The problem"
+    assert parts[-1] == "Reference"
+    assert re.search(r'href="04_ifca_algorithm.html">\s*4 IFCA\s*</a>', contents)
+    said = re.findall(r'prev-next-title">([^<]+)', source)
+    assert said == ["How can clients find their group themselves?", "Does it work on images?"]
+
+
+@pytest.mark.parametrize("width", [1200, 1440, 1920])
+@pytest.mark.parametrize("page", ["book/intro.html", "book/03_clusters.html"])
+def test_a_line_has_60_to_75_characters(browser, http, page, width):
+    with visited(browser, http, page, size={"width": width, "height": 900}) as (tab, _):
+        found = browsing.line_lengths(tab)
+    assert found
+    assert 60 <= sum(found) / len(found) <= 75
+
+
+# ---------------------------------------------------------------- predictions and checks
+
+ASKING = "book/01_fedavg.html"
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_a_prediction_unfolds_its_outcome_beside_the_guess_and_is_kept(browser, http, dark):
+    with visited(browser, http, ASKING, dark, PHONE) as (tab, problems):
+        chosen, typed = tab.locator(".prediction").nth(0), tab.locator(".prediction").nth(1)
+        outcome = tab.locator("details", has_text="After your guess: which average").first
+        button = chosen.get_by_role("button")
+        button.click()
+        assert "choose a guess" in chosen.get_by_role("status").inner_text()
+        assert not outcome.evaluate("fold => fold.open")
+        chosen.get_by_role("radio").first.focus()
+        tab.keyboard.press("ArrowDown")  # to the second choice, by keyboard
+        tab.keyboard.press("Enter")
+        assert outcome.evaluate("fold => fold.open")
+        assert outcome.locator(".guess").inner_text() == "Your guess: The plain one."
+        chosen.get_by_role("radio").first.check()
+        button.click()
+        assert tab.locator(".guess").all_inner_texts() == ["Your guess: The weighted one."]
+        typed.get_by_role("textbox", name="Your guess").fill("<b>Half</b> as many.")
+        typed.get_by_role("button").click()
+        guesses = ["Your guess: The weighted one.", "Your guess: <b>Half</b> as many."]
+        assert tab.locator(".guess").all_inner_texts() == guesses
+        problems += browsing.inaccessible(tab) + browsing.overflowing(tab)
+        tab.reload()
+        tab.locator("details:has(.guess)").evaluate_all("all => all.map(f => (f.open = true))")
+        assert tab.locator(".guess").all_inner_texts() == guesses
+    assert problems == []
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_a_check_answers_each_choice_and_asks_again(browser, http, dark):
+    with visited(browser, http, ASKING, dark, PHONE) as (tab, problems):
+        check = tab.locator(".check").first
+        button, said = check.get_by_role("button"), check.get_by_role("status")
+        assert not check.locator(".feedback:visible").count()
+        button.click()
+        assert said.inner_text() == "First choose an answer."
+        check.get_by_role("radio", name="Its images, encrypted").check()
+        button.click()
+        (told,) = check.locator(".feedback:visible").all_inner_texts()
+        assert told.startswith("No.")
+        assert "Second question." in told
+        check.get_by_role("radio", name="Its trained model").check()
+        button.click()
+        assert said.inner_text() == "Right."
+        button.click()  # why the others are wrong
+        assert check.locator(".feedback:visible").count() == 3
+        browsing.unfold(tab)
+        problems += browsing.inaccessible(tab) + browsing.overflowing(tab)
+    assert problems == []
+
+
+def test_the_answers_of_a_check_stand_in_another_order_each_time(browser, http):
+    with visited(browser, http, ASKING) as (tab, _):
+        orders = set()
+        for _ in range(4):  # nine shuffles of three by chance the same: one in ten millions
+            orders.add(tuple(tab.locator(".option .choice").all_inner_texts()))
+            tab.reload()
+    assert len(orders) > 1
+    assert len({tuple(sorted(order)) for order in orders}) == 1
+
+
+def test_progress_is_shown_in_the_contents_kept_here_and_deleted(browser, http):
+    with visited(browser, http, "book/intro.html") as (tab, problems):
+        context, marks = tab.context, ".bd-links .progress-mark"
+        assert tab.locator(marks).all_inner_texts() == ["✓\n(opened)"]
+        tab.goto(http + ASKING)
+        check = tab.locator(".check").nth(1)
+        check.get_by_role("radio").first.check()
+        check.get_by_role("button").click()
+        assert tab.locator(".progress-note").is_visible()
+        link = tab.locator(".bd-links a", has_text="1 Federated averaging")
+        assert "1 of 3 checks answered" in link.inner_text()
+        assert context.cookies() == []
+        tab.goto(http + "book/notation.html")
+        assert "1 of 3 checks answered" in link.inner_text()
+        tab.get_by_role("button", name="Delete them").click()
+        assert tab.evaluate("localStorage.length") == tab.locator(marks).count() == 0
+        assert not tab.locator(".progress-note").is_visible()
+    assert problems == []
+
+
+@pytest.mark.parametrize("stored", ["null", "7", "[]", "{", '{"book/01_fedavg.html": 1}'])
+def test_a_page_works_whatever_the_browser_has_kept(browser, http, stored):
+    with visited(browser, http, ASKING) as (tab, problems):
+        tab.evaluate("text => Object.keys(localStorage).map(k => (localStorage[k] = text))", stored)
+        tab.reload()
+        tab.locator(".prediction textarea").first.fill("Half.")
+        tab.locator(".prediction:has(textarea)").first.get_by_role("button").click()
+        assert tab.locator(".guess").inner_text() == "Your guess: Half."
+    assert problems == []
+
+
+def test_where_no_script_runs_all_is_plain_text_and_folds(browser, http):
+    context = browser.new_context(java_script_enabled=False)
+    tab = context.new_page()
+    tab.goto(http + ASKING)
+    assert tab.locator("blockquote", has_text="Predict.").count() > 2
+    assert tab.locator("summary", has_text="Its images, encrypted").is_visible()
+    assert not tab.locator(".check, form.guess-form").count()
+    context.close()
+
+
+# ---------------------------------------------------------------- paper and high contrast
+
+
+def test_on_paper_the_page_is_light_and_its_folds_are_open(browser, http):
+    look = """() => ({
+      ground: getComputedStyle(document.body).backgroundColor,
+      text: getComputedStyle(document.querySelector("main p")).color,
+      shut: [...document.querySelectorAll("main details:not([open])")]
+        .filter(fold => !fold.closest(".tag_hide-input")).length,
+      drawing: document.querySelectorAll(".tag_hide-input details[open]").length,
+      told: [...document.querySelectorAll(".feedback")].filter(t => !t.checkVisibility()).length,
+    })"""
+    with visited(browser, http, ASKING, dark=True) as (tab, problems):
+        before = tab.evaluate(look)
+        tab.emulate_media(media="print")
+        printed = tab.evaluate(look)
+        tab.emulate_media(media="screen")
+        assert tab.evaluate(look) == before
+    assert before["shut"] > 3
+    assert printed["shut"] == printed["drawing"] == printed["told"] == 0
+
+    def brightness(colour):
+        return sum(map(int, re.findall(r"\d+", colour)[:3])) / 765
+
+    assert brightness(before["ground"]) < 0.3
+    assert brightness(printed["ground"]) > 0.95
+    assert brightness(printed["text"]) < 0.3
+    assert problems == []
+
+
+def test_high_contrast_shows_tracks_and_the_chosen_button(browser, http):
+    with visited(browser, http, "book/04_ifca_algorithm.html") as (tab, problems):
+        tab.emulate_media(forced_colors="active")
+        tab.wait_for_selector(".widget-play")
+        style = "(e, what) => getComputedStyle(e)[what]"
+        track, handle = tab.locator(".noUi-target").first, tab.locator(".noUi-handle").first
+        assert track.evaluate(style, "borderTopStyle") == "solid"
+        ground = tab.evaluate("getComputedStyle(document.body).backgroundColor")
+        assert handle.evaluate(style, "backgroundColor") != ground
+        chosen = tab.locator(".widget-toggle-button.mod-active").first
+        other = tab.locator(".widget-toggle-button:not(.mod-active)").first
+        shades = [one.evaluate(style, "backgroundColor") for one in (chosen, other)]
+        assert shades[0] != shades[1]
+    assert problems == []
 
 
 # ---------------------------------------------------------------- JupyterLab

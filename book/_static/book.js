@@ -29,7 +29,7 @@ document.addEventListener("DOMContentLoaded", () => {
   for (const text of document.querySelectorAll(".bd-article p")) {
     const first = text.firstChild;
     if (first?.nodeName === "EM" && /^(Figure|Table) \w+\.\d/.test(first.textContent))
-      text.classList.add("caption-text");
+      text.classList.add("figure-text");
   }
 });
 

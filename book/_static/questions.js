@@ -9,11 +9,13 @@
     return made;
   };
 
+  // {page: {guesses: {question: guess}, answered: [number, …], checks: how many}}
   const read = () => {
     try {
-      return JSON.parse(localStorage.getItem(KEPT)) ?? {};
+      const kept = Object.entries(JSON.parse(localStorage.getItem(KEPT)));
+      return Object.fromEntries(kept.filter(([, page]) => page?.guesses && page.answered));
     } catch {
-      return {}; // a browser may forbid it
+      return {}; // nothing yet, nothing readable, or the browser forbids it
     }
   };
   const keep = (pages) => {
