@@ -55,21 +55,15 @@ def test_page_over_http(browser, http, page, dark, size):
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_page_from_a_file(browser, page):
+def test_page_from_a_file_and_unfolded_on_the_narrowest_screens(browser, page):
+    """320 px are also what is left of 1280 when a page is shown four times as large."""
     with visited(browser, f"{SITE.as_uri()}/", page) as (tab, problems):
         problems += browsing.unreadable_math(tab, SOURCES[page])
         problems += browsing.unanswerable(tab, SOURCES[page])
-    assert problems == []
-
-
-@pytest.mark.parametrize("page", PAGES)
-def test_unfolded_page_stays_within_the_narrowest_screens(browser, http, page):
-    """320 px are also what is left of 1280 when a page is shown four times as large."""
-    with visited(browser, http, page, size={"width": 360, "height": 640}) as (tab, problems):
         browsing.unfold(tab)
-        problems += browsing.overflowing(tab)
-        tab.set_viewport_size({"width": 320, "height": 256})
-        problems += browsing.overflowing(tab)
+        for width in (360, 320):
+            tab.set_viewport_size({"width": width, "height": 256})
+            problems += browsing.overflowing(tab)
     assert problems == []
 
 

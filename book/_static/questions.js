@@ -72,8 +72,11 @@
 
   // ------------------------------------------------------------ predictions
 
-  const asks = (quote) =>
-    quote.querySelector(":scope > p:first-child > strong:first-child")?.textContent === "Predict.";
+  const body = (quote) => quote.querySelector(":scope > div") ?? quote;
+  const asks = (quote) => {
+    const first = body(quote).querySelector(":scope > p:first-child > strong:first-child");
+    return first?.textContent === "Predict.";
+  };
   const answers = (fold) =>
     fold.querySelector(":scope > summary")?.textContent.trim().startsWith(GUESSED);
 
@@ -88,7 +91,7 @@
 
   const predict = ({ quote, folds }, number) => {
     const question = quote.textContent.trim(); // what is kept belongs to these words
-    const list = quote.querySelector(":scope > ul");
+    const list = body(quote).querySelector(":scope > ul");
     const form = make("form", { className: "guess-form" });
     const choices = [...(list?.children ?? [])].map((item, place) => {
       const radio = make("input", { type: "radio", name: `guess-${number}`, value: place });
@@ -102,7 +105,7 @@
     const status = make("span", { className: "status" });
     status.setAttribute("role", "status");
     form.append(make("div", { className: "act" }, make("button", {}, "That is my guess"), status));
-    quote.append(form);
+    body(quote).append(form);
     quote.classList.add("prediction");
 
     const given = () => (list ? form.elements[`guess-${number}`].value : own.value.trim());
