@@ -1,8 +1,7 @@
 """Banks: many models of one architecture, stacked.
 
 A bank holds the k cluster models of a server, or the b local models of the clients that work in a
-round: one dict from parameter name to a tensor [k, ...]. Stacking is what lets one operation
-act on all of them.
+round, so that one operation acts on all of them.
 
 Examples
 --------
@@ -22,6 +21,7 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
+from clusterfl_core.check import whole
 from clusterfl_core.randomness import INITIALIZATION, drawing_from, generator
 
 __all__ = ["Bank", "finite", "fitted", "widest"]
@@ -69,9 +69,12 @@ class Bank:
         ------
         ValueError
             If no ``reset_parameters`` draws a parameter: all models would begin with the same one;
-            or if one draws from a generator that is not torch's, so that a seed means nothing.
+            if one draws from a generator that is not torch's, so that a seed means nothing; or if
+            ``model`` is no module or ``count`` no positive number.
         """
-        seeds = torch.randint(2**62, (count,), generator=generator).tolist()
+        if not isinstance(model, nn.Module):
+            raise ValueError(f"model must be a torch.nn.Module (an object), got {model!r:.60}")
+        seeds = torch.randint(2**62, (whole("count", count),), generator=generator).tolist()
         rows = [_drawn(model, seed) for seed in seeds]
         homes = {getattr(_reset(part), "__module__", "").split(".")[0] for part in model.modules()}
         again = {} if homes <= {"torch", "clusterfl_core"} else _drawn(model, seeds[0])
@@ -90,10 +93,11 @@ class Bank:
 
     @classmethod
     def concatenate(cls, parts):
-        """Several banks of one architecture as one, in order."""
-        first = parts[0]
-        joined = {name: torch.cat([part.tensors[name] for part in parts]) for name in first.tensors}
-        return cls(first.model, joined)
+        """Several banks of one architecture as one, in order; at least one."""
+        if not parts:
+            raise ValueError("parts must hold at least one bank, got none")
+        names, model = parts[0].tensors, parts[0].model
+        return cls(model, {name: torch.cat([one.tensors[name] for one in parts]) for name in names})
 
     def __len__(self):
         return len(next(iter(self.tensors.values())))
@@ -140,8 +144,8 @@ class Bank:
 
         ``groups`` (LongTensor [k]) names each model's group, ``weights`` (Tensor [k]) its factor;
         they are added in place to the sums ``onto``, if there are any. On a CPU the models are
-        added one after another in their order, so the sums do not depend on how the models were cut
-        into parts. On a GPU a matrix product adds them, faster and in an order of its own.
+        added one after another, so the sums do not depend on how the models were cut into parts.
+        On a GPU a matrix product adds them, faster and in an order of its own.
         """
         if onto is None:
             wide = widest(next(iter(self.tensors.values())).device)
@@ -181,8 +185,8 @@ class Bank:
 
     def bytes_of_one(self, names=None):
         """Bytes of the parameters of one model, or of those with these names only."""
-        counted = self.tensors.values() if names is None else [self.tensors[n] for n in names]
-        return sum(tensor[0].numel() * tensor.element_size() for tensor in counted)
+        names = self.tensors if names is None else names
+        return sum(self.tensors[name][0].nbytes for name in names)
 
 
 def _reset(part):
@@ -192,12 +196,11 @@ def _reset(part):
 
 def _drawn(model, seed):
     """Fresh parameters of one model, by name."""
-    fresh, source = copy.deepcopy(model).cpu(), torch.Generator().manual_seed(seed)
-
+    fresh = copy.deepcopy(model).cpu()
     with torch.no_grad():
         for parameter in fresh.parameters():
             parameter.fill_(torch.nan)  # what is still NaN afterwards was not drawn
-    with drawing_from(source):
+    with drawing_from(torch.Generator().manual_seed(seed)):
         fresh.apply(lambda part: _reset(part)())
     for name, part in fresh.named_modules():
         own = [n for n, p in part.named_parameters(recurse=False) if p.isnan().any()]

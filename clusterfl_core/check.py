@@ -6,7 +6,7 @@
 
 import numpy as np
 
-__all__ = ["among", "keep", "number", "positive", "share", "whole"]
+__all__ = ["among", "keep", "number", "one_of", "positive", "share", "whole"]
 
 
 def whole(name, value, least=1, most=None, none=False):
@@ -45,6 +45,13 @@ def among(name, value, clients):
     """Refuse a number that exceeds the number of clients."""
     if value is not None and value > clients:
         raise ValueError(f"{name} must be at most the {clients} clients, got {value}")
+
+
+def one_of(name, value, *choices):
+    """Refuse what is none of the choices."""
+    if value not in choices:
+        *most, last = map(repr, choices)
+        raise ValueError(f"{name} must be {', '.join(most)} or {last}, got {value!r}")
 
 
 def keep(settings, **values):

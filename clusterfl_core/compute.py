@@ -65,11 +65,7 @@ def gradients(bank, x, y, factors):
     factors : Tensor [b, n]
         0 where a point does not count; such a point may hold anything finite.
     """
-    with torch.inference_mode(False):
-        bank, (x, y, factors) = bank.map(_recordable), map(_recordable, (x, y, factors))
-        form, loss = _form(bank.model, x), models.point_loss(bank.model)
-        found = form.gradients(bank.tensors, x, y, factors, loss)
-    return Bank(bank.model, {name: found[name] for name in bank.tensors})
+    return _recorded(lambda form, *given: form.gradients(*given), bank, x, y, factors)
 
 
 def gram_pays(model, points, steps):
@@ -84,11 +80,20 @@ def gram_descent(bank, rows, x, y, factors, steps, rate, hidden=None):
     ``rows`` [b] says which models of the bank the clients start from, ``x``, ``y`` and ``factors``
     are as in :func:`gradients`; see :meth:`clusterfl_core.models.FirstLinear.descend`.
     """
+
+    def descend(form, *given):
+        start = hidden if hidden is None else _recordable(hidden)
+        return form.descend(*given, rows, steps, rate, start)
+
+    return _recorded(descend, bank, x, y, factors)
+
+
+def _recorded(work, bank, x, y, factors):
+    """A bank of what a form works out by autograd, also where that was switched off."""
     with torch.inference_mode(False):
         bank, (x, y, factors) = bank.map(_recordable), map(_recordable, (x, y, factors))
-        hidden = hidden if hidden is None else _recordable(hidden)
-        form, loss = _form(bank.model, x), models.point_loss(bank.model)
-        found = form.descend(bank.tensors, rows, x, y, factors, loss, steps, rate, hidden)
+        loss = models.point_loss(bank.model)
+        found = work(_form(bank.model, x), bank.tensors, x, y, factors, loss)
     return Bank(bank.model, {name: found[name] for name in bank.tensors})
 
 
@@ -134,10 +139,8 @@ class _AnyModel(models.Form):
         return self._vectorised(x, lambda: vmap(call)(tensors, x), each)
 
     def shared_outputs(self, tensors, x):
-        call, parts = (
-            self._call(tensors),
-            x if loops(self.model, x.device) else x.flatten(0, 1)[None],
-        )
+        parts = x if loops(self.model, x.device) else x.flatten(0, 1)[None]
+        call = self._call(tensors)
         found = [torch.cat([call(one, part) for part in parts]) for one in _rows(tensors)]
         return torch.stack(found).unflatten(1, x.shape[:2])
 
@@ -147,20 +150,16 @@ class _AnyModel(models.Form):
         def together():
             return models.pull(lambda own: vmap(call)(own, x), tensors, y, factors, loss)
 
+        def alone(own, x, y, factors):
+            real = factors != 0  # padding costs nothing
+            if not real.any():
+                return {name: torch.zeros_like(tensor) for name, tensor in own.items()}
+            x, y, factors = (part if real.all() else part[real] for part in (x, y, factors))
+            return models.pull(lambda leaves: call(leaves, x), own, y, factors, loss)
+
         def each():
-            answers = []
-            for i, one in enumerate(_rows(tensors)):
-                real = factors[i] != 0  # padding costs nothing
-                if not real.any():
-                    answers.append({name: torch.zeros_like(t) for name, t in one.items()})
-                    continue
-                parts = x[i], y[i], factors[i]
-                points, labels, shares = parts if real.all() else (part[real] for part in parts)
-
-                def found(own, points=points):
-                    return call(own, points)
-
-                answers.append(models.pull(found, one, labels, shares, loss))
+            clients = zip(_rows(tensors), x, y, factors, strict=True)
+            answers = [alone(*client) for client in clients]
             return {name: torch.stack([a[name] for a in answers]) for name in tensors}
 
         return self._vectorised(x, together, each)
@@ -249,8 +248,8 @@ def first_pass(bank, clients, solver):
     x = clients.inputs(bank.dtype)
     form = _form(bank.model, x)
     hidden = form.hidden(bank.tensors, x)
-    found = form.shared_after(bank.tensors, hidden)
-    return _means(_point_losses(bank.model, found, clients.y), clients), hidden
+    table = _point_losses(bank, form.shared_after(bank.tensors, hidden), clients.y)
+    return _means(table, clients), hidden
 
 
 def point_loss_table(bank, clients):
@@ -258,12 +257,11 @@ def point_loss_table(bank, clients):
 
     What stands in the rows of padding means nothing.
     """
-    found = shared_outputs(bank, clients.inputs(bank.dtype))
-    return _point_losses(bank.model, found, clients.y)
+    return _point_losses(bank, shared_outputs(bank, clients.inputs(bank.dtype)), clients.y)
 
 
-def _point_losses(model, found, y):
-    loss = models.point_loss(model)
+def _point_losses(bank, found, y):
+    loss = models.point_loss(bank.model)
     return torch.stack([loss(one, y) for one in found])
 
 
@@ -281,15 +279,10 @@ def accuracies(bank, clients):
 def client_gradients(bank, x, y, mask, weights=None):
     """Gradient of each client's mean loss at its own model: a bank of b gradients.
 
-    Parameters
-    ----------
-    bank, x, y
-        As in :func:`gradients`.
-    mask : BoolTensor [b, n]
-        Points that count, at least one a client.
-    weights : Tensor [b, n], optional
-        Factor of each point's loss. The mean is still over the number of points: it is
-        (1 / n) sum_l weights_l f(theta; z_l), not divided by the sum of the weights.
+    ``bank``, ``x`` and ``y`` as in :func:`gradients`; ``mask`` (BoolTensor [b, n]) says which
+    points count, at least one a client. ``weights`` (Tensor [b, n]) are factors of the points'
+    losses. The mean is still over the number of points: it is (1 / n) sum_l weights_l
+    f(theta; z_l), not divided by the sum of the weights.
     """
     return gradients(bank, x, y, point_factors(mask, bank.dtype, weights))
 

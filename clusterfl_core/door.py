@@ -19,7 +19,7 @@ from clusterfl_core.banks import Bank, widest
 from clusterfl_core.clients import Federation
 from clusterfl_core.contract import Jobs, Replies, State
 
-__all__ = ["admit", "check_jobs", "check_replies", "never_ends"]
+__all__ = ["Known", "Parts", "admit", "check_jobs", "check_replies", "never_ends"]
 
 ASKED = {  # what an algorithm is asked for, and with what
     "init": "federation, seed",
@@ -29,6 +29,41 @@ ASKED = {  # what an algorithm is asked for, and with what
     "test_protocol": "state, federation",
 }
 TRIPS = 100  # round trips after which a round that has not ended is taken for one that never does
+
+
+class Known:
+    """What a server knows of a federation, and all that ``init`` is given of it: m and the n_i."""
+
+    def __init__(self, kind, counts):
+        self._kind, self.counts, self.train = kind, counts, self
+
+    def __len__(self):
+        return len(self.counts)
+
+    def __getattr__(self, name):
+        raise (AttributeError if name.startswith("__") else TypeError)(
+            f"{self._kind}.init asks for {name}, but the data is with the clients: a server knows "
+            "len(federation) and federation.train.counts"
+        )
+
+
+class Parts:
+    """What ``absorb`` is given: an iterator of Replies, no Replies itself."""
+
+    def __init__(self, replies):
+        self._replies = iter(replies)
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        return next(self._replies)
+
+    def __getattr__(self, name):
+        raise (AttributeError if name.startswith("__") else TypeError)(
+            f"absorb asks parts for {name}, but they are an iterator of Replies: take "
+            "Replies.join(parts), or a part at a time"
+        )
 
 
 def admit(algorithm, federation, seed, rounds, *, rehearse=True):
@@ -72,7 +107,7 @@ def admit(algorithm, federation, seed, rounds, *, rehearse=True):
         raise TypeError(f"{kind} must be a frozen dataclass: its settings say what a run was")
     for name in ASKED:
         _check_signature(kind, algorithm, name)
-    state = algorithm.init(federation, seed)
+    state = algorithm.init(Known(kind, federation.train.counts.clone()), seed)
     _check_state(kind, "init", state, len(federation))
     if state.round != 0:
         raise ValueError(f"{kind}.init must give round 0, got {state.round}")

@@ -61,7 +61,8 @@ class Round:
     before, state : clusterfl_core.contract.State
         From where it started and to where it came.
     trips : tuple of (Jobs, Replies)
-        What each round trip asked, and what came back, with the clients' models if they were kept.
+        What each round trip asked, and what came back, with the clients' models if they were kept;
+        ``jobs`` and ``replies`` are the last one's.
     bytes_down, bytes_up : int
         Bytes of models that travelled, in all its round trips.
     seconds : float
@@ -105,8 +106,7 @@ def run(algorithm, federation, rounds, *, seed=0, device="auto", progress=True, 
     Parameters
     ----------
     algorithm
-        Settings: IFCA, CFL, FedAvg, LocalOnly, or anything else that keeps
-        :class:`clusterfl_core.contract.Algorithm`.
+        Settings: IFCA, CFL, or anything else that keeps :class:`clusterfl_core.contract.Algorithm`.
     federation : Federation
         Clients, test clients, and the truth for evaluation.
     rounds : int
@@ -134,10 +134,8 @@ def run(algorithm, federation, rounds, *, seed=0, device="auto", progress=True, 
     Diverged
         If a loss or a model became infinite or NaN.
     """
-    device, done = (
-        machine.named_device(device),
-        begin(algorithm, federation, rounds, seed, checkpoint),
-    )
+    device = machine.named_device(device)
+    done = begin(algorithm, federation, rounds, seed, checkpoint)
     from tqdm import tqdm  # here, since importing it takes time
 
     bar = tqdm(
@@ -149,10 +147,10 @@ def run(algorithm, federation, rounds, *, seed=0, device="auto", progress=True, 
         delay=1,
         disable=not (progress and _somebody_watches()),
     )
-    clients = machine.placed(federation.train, device)
+    trip = _trips(algorithm, federation, device, keep=False)
     with bar:
         while done.state.round < rounds:
-            done = one_more(done, federation, in_process(algorithm, clients, device, keep=False))
+            done = one_more(done, federation, trip)
             if checkpoint is not None:
                 done.save(checkpoint)
             bar.update()
@@ -165,7 +163,7 @@ def rounds(algorithm, federation, rounds, *, seed=0, device="auto", start=None, 
     Parameters
     ----------
     algorithm, federation, seed, device
-        As in :func:`run`.
+        As in :func:`run`, with its errors; ``Diverged.run`` is None.
     rounds : int
         How many rounds at most.
     start : clusterfl_core.contract.State, optional
@@ -176,17 +174,11 @@ def rounds(algorithm, federation, rounds, *, seed=0, device="auto", start=None, 
     Yields
     ------
     Round
-
-    Raises
-    ------
-    ValueError, TypeError, Diverged
-        As :func:`run`; ``Diverged.run`` is None.
     """
-    device, rounds = machine.named_device(device), whole("rounds", rounds)
-    state = start
+    device, rounds, state = machine.named_device(device), whole("rounds", rounds), start
     if start is None:
         state = door.admit(algorithm, federation, whole("seed", seed, 0), rounds)
-    trip = in_process(algorithm, machine.placed(federation.train, device), device, keep=keep)
+    trip = _trips(algorithm, federation, device, keep)
     for _ in range(rounds):
         one = play(algorithm, state, trip)
         yield one
@@ -205,18 +197,8 @@ def begin(algorithm, federation, rounds, seed=0, checkpoint=None):
 def one_more(done, federation, trip):
     """A run and one round more, scored.
 
-    Parameters
-    ----------
-    done : Run
-    federation : Federation or None
-        What the models are scored on; None where nobody has all data, then they are not.
-    trip : callable
-        As in :func:`play`.
-
-    Raises
-    ------
-    Diverged
-        If a loss or a model became infinite or NaN.
+    ``federation`` is None where nobody has all data: then there are no scores. ``trip`` is as in
+    :func:`play`, whose :class:`Diverged` is raised with the run so far.
     """
     started = time.perf_counter()
     try:
@@ -224,31 +206,22 @@ def one_more(done, federation, trip):
     except Diverged as error:
         why = f"{error}. Everything up to round {done.state.round} is in this error's .run"
         raise Diverged(why, done) from None
-    scores, state = {}, one.state
+    scores = {}
     if federation is not None:
-        quality = evaluation.score(done.algorithm, state, federation)
+        quality = evaluation.score(done.algorithm, one.state, federation)
         scores["accuracy" if federation.classes else "error"] = float(quality.mean())
         if federation.clusters is not None:
-            found = evaluation.hard(state.assignments)
-            found = evaluation.identity_accuracy(found, federation.clusters)
-            scores["identity_accuracy"] = found
+            found = evaluation.hard(one.state.assignments)
+            scores["identity_accuracy"] = evaluation.identity_accuracy(found, federation.clusters)
     one = replace(one, seconds=time.perf_counter() - started)
-    return replace(done, state=state, history=[*done.history, one.record(**scores)])
+    return replace(done, state=one.state, history=[*done.history, one.record(**scores)])
 
 
 def play(algorithm, state, trip):
-    """One round: round trips until the state says that it is over.
+    """One :class:`Round` from a state: round trips until the state says that it is over.
 
-    Parameters
-    ----------
-    algorithm, state
-        Settings and the state to start from.
-    trip : callable
-        From a state to what :func:`round_trip` gives.
-
-    Returns
-    -------
-    Round
+    ``trip`` goes from a state to the next one, jobs, replies, whether the models of each client
+    that answered are finite [b], and how many models came back.
     """
     started, before, trips, down, up = time.perf_counter(), state, [], 0, 0
     kind = type(algorithm).__name__
@@ -274,32 +247,22 @@ def play(algorithm, state, trip):
     return Round(before, state, tuple(trips), down, up, time.perf_counter() - started)
 
 
-def in_process(algorithm, clients, device, *, keep):
-    """How a round trip is made here, for :func:`play`."""
-    return lambda state: _trip(algorithm, state, clients, device, keep)
-
-
 def round_trip(algorithm, state, clients, device="cpu"):
     """One round trip of any algorithm: plan, client step in chunks, absorb.
 
-    Parameters
-    ----------
-    algorithm, state
-        Settings and the state to start from.
-    clients : Clients
-        All clients of the federation, row i holding the client with id i.
-    device : torch.device or str
-
-    Returns
-    -------
-    state, jobs, replies
-        The next state, and what travelled. The round is over when the state's ``round`` has grown.
+    Row i of ``clients`` is the client with id i. The next state, and the jobs and replies that
+    travelled; the round is over when the state's ``round`` has grown.
     """
     return _trip(algorithm, state, clients, device, keep=True)[:3]
 
 
+def _trips(algorithm, federation, device, keep):
+    """How a round trip is made here, for :func:`play`."""
+    clients = machine.placed(federation.train, device)
+    return lambda state: _trip(algorithm, state, clients, device, keep)
+
+
 def _trip(algorithm, state, clients, device, keep):
-    """The same, and for each client whether its models are finite, and how many came back."""
     kind = type(algorithm).__name__
     jobs = door.check_jobs(kind, algorithm.plan(state), len(clients))
     sent = jobs.to(device)
@@ -318,7 +281,7 @@ def _trip(algorithm, state, clients, device, keep):
             said.append(part if keep else replace(part, bank=None))
             yield part
 
-    parts = answers()
+    parts = door.Parts(answers())
     after = algorithm.absorb(state, parts)
     for _ in parts:  # what absorb has not read counts as well
         pass
@@ -332,11 +295,7 @@ def _step_sizes(algorithm):
 
 
 def _somebody_watches():
-    """Tell a terminal or a live notebook (True) from an executed page, a test or a log (False).
-
-    A front end with a person in front of it lets the kernel ask questions; programs that execute
-    notebooks do not.
-    """
+    """Whether this is a terminal or a live notebook, not an executed page, a test or a log."""
     ipython = sys.modules.get("IPython")
     shell = ipython.get_ipython() if ipython else None
     if shell is not None and hasattr(shell, "kernel"):

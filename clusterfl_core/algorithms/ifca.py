@@ -33,7 +33,7 @@ from torch import nn
 
 from clusterfl_core import compute, contract, evaluation
 from clusterfl_core.banks import Bank
-from clusterfl_core.check import among, keep, share, whole
+from clusterfl_core.check import among, keep, one_of, share, whole
 from clusterfl_core.clients import Clients
 from clusterfl_core.contract import Replies, Unusable, summed
 from clusterfl_core.evaluation import best, lowest
@@ -144,8 +144,7 @@ class IFCA:
             patience=whole("patience", self.patience, none=True),
             resample=whole("resample", self.resample, none=True),
         )
-        if self.option not in ("models", "gradients"):
-            raise ValueError(f"option must be 'models' or 'gradients', got {self.option!r}")
+        one_of("option", self.option, "models", "gradients")
         if self.option == "gradients" and not isinstance(self.local, LocalSGD):
             raise ValueError(
                 "option 'gradients' is plain gradient descent, so local must be LocalSGD, "

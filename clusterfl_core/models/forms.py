@@ -156,7 +156,7 @@ class FirstLinear(Form):
         h, d = model.get_parameter(self.weight).shape
         return points**2 * (d + (steps - 1) * h) + 2 * points * d * h < steps * 2 * points * d * h
 
-    def descend(self, tensors, rows, x, y, factors, loss, steps, rate, hidden=None):
+    def descend(self, tensors, x, y, factors, loss, rows, steps, rate, hidden=None):
         """Full-batch gradient descent in Gram form.
 
         With D_t the slope of the loss at what the first layer says, Z = X W' + 1 b', a step of
@@ -172,10 +172,10 @@ class FirstLinear(Form):
         ----------
         tensors : dict of Tensor [k, ...]
             Parameters of k models, by name.
-        rows : LongTensor [b]
-            Which of them each client starts from.
         x, y, factors, loss
             As in :meth:`gradients`.
+        rows : LongTensor [b]
+            Which of the models each client starts from.
         steps, rate : int, float
             tau, gamma.
         hidden : Tensor [b, n, h], optional
