@@ -48,6 +48,9 @@ class Bank:
     tensors: dict
 
     def __post_init__(self):
+        for name, tensor in self.tensors.items():
+            if not isinstance(tensor, torch.Tensor):
+                raise ValueError(f"{name} must be a tensor, got {type(tensor).__name__}")
         needed = {name: tuple(p.shape) for name, p in self.model.named_parameters()}
         got = {name: tuple(tensor.shape[1:]) for name, tensor in self.tensors.items()}
         if not needed:

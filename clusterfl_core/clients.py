@@ -23,7 +23,7 @@ from dataclasses import dataclass, field, replace
 import torch
 
 from clusterfl_core.banks import fitted
-from clusterfl_core.check import whole
+from clusterfl_core.check import numbers, whole, wholes
 
 __all__ = ["Clients", "Federation"]
 
@@ -55,9 +55,9 @@ class Clients:
     ids: torch.Tensor = None
 
     def __post_init__(self):
-        counts = _wholes("counts", self.counts)
-        ids = torch.arange(len(counts)) if self.ids is None else _wholes("ids", self.ids)
-        x, y = _numbers("x", self.x), _numbers("y", self.y)
+        counts = wholes("counts", self.counts)
+        ids = torch.arange(len(counts)) if self.ids is None else wholes("ids", self.ids)
+        x, y = numbers("x", self.x), numbers("y", self.y)
         m, rows = len(counts), y.shape[1] if y.ndim > 1 else 0
         if len(x) != m or len(y) != m or len(ids) != m:
             raise ValueError(
@@ -83,7 +83,7 @@ class Clients:
     @classmethod
     def from_lists(cls, xs, ys):
         """Pad one (x [n_i, ...], y [n_i]) pair a client, in the order of their ids."""
-        xs, ys = [_numbers("xs", x) for x in xs], [_numbers("ys", y) for y in ys]
+        xs, ys = [numbers("xs", x) for x in xs], [numbers("ys", y) for y in ys]
         counts = [len(y) for y in ys]
         if [len(x) for x in xs] != counts:
             raise ValueError("xs and ys must hold the same clients with the same numbers of points")
@@ -144,7 +144,6 @@ class Federation:
         numbers, one more than the largest label.
     name : str
         What the data is, in words.
-
     truth : dict
         What else is known of how the data was made, for example ``mixture`` [m, k].
 
@@ -183,7 +182,7 @@ class Federation:
             raise ValueError(f"train needs the ids 0 to {m - 1} in order, got {ids[:10]}")
         for name, clients in (("clusters", self.train), ("test_clusters", self.test)):
             if getattr(self, name) is not None:
-                truth = vars(self)[name] = _wholes(name, getattr(self, name))
+                truth = vars(self)[name] = wholes(name, getattr(self, name))
                 if len(truth) != len(clients):
                     raise ValueError(f"{name} names {len(truth)} clients, there are {len(clients)}")
                 if int(truth.min()) < 0:
@@ -219,29 +218,6 @@ class Federation:
 def _span(counts):
     low, high = int(counts.min()), int(counts.max())
     return str(low) if low == high else f"{low} to {high}"
-
-
-def _numbers(name, given):
-    """What was given as a tensor of plain numbers."""
-    try:
-        found = given.detach() if isinstance(given, torch.Tensor) else torch.tensor(given)
-    except (TypeError, ValueError, RuntimeError, OverflowError):
-        found = torch.zeros((), dtype=torch.complex64)
-    if found.is_complex() or found.layout != torch.strided or not found.ndim:
-        raise ValueError(
-            f"{name} must be an array of plain numbers, got {type(given).__name__}; clients of "
-            "different sizes are padded by Clients.from_lists"
-        )
-    return found
-
-
-def _wholes(name, given):
-    """What was given as one int64 a client."""
-    found = _numbers(name, given)
-    numbers = found.to(torch.int64)
-    if found.ndim != 1 or not torch.equal(numbers.to(found.dtype), found):
-        raise ValueError(f"{name} must be one whole number a client, got {found[:9].tolist()}")
-    return numbers
 
 
 def _labelled(part, clients, classes):

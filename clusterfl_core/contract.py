@@ -1,13 +1,11 @@
 """What an algorithm is, and what travels between the server and its clients.
 
-An algorithm is an object of settings with four functions and a test:
-
-* ``init(federation, seed)`` makes the :class:`State` before the first round;
-* ``plan(state)`` is the server: which clients work now, on which models (:class:`Jobs`);
-* ``client_step(jobs, clients)`` is the client, for many clients at once or for one: it answers with
-  models or gradients and a few numbers (:class:`Replies`). Neither jobs nor replies hold data;
-* ``absorb(state, parts)`` is the server again: it reads what came back and makes the next state;
-* ``test_protocol(state, federation)`` says how good that state is.
+An algorithm is an object of settings with four functions and a test (:class:`Algorithm`). ``init``
+makes the :class:`State` before the first round. ``plan`` is the server: which clients work now, on
+which models (:class:`Jobs`). ``client_step`` is the client, for many clients at once or for one: it
+answers with models or gradients and a few numbers (:class:`Replies`). ``absorb`` is the server
+again, which makes the next state of what came back. ``test_protocol`` says how good a state is.
+Neither jobs nor replies hold data.
 
 A *round trip* is plan, client_step, absorb. A round has as many of them as the algorithm wants: it
 is over when ``state.round`` has grown by one. The same five run in one process
@@ -113,6 +111,11 @@ class State:
         """
         models = self.assignments[clients][:, None] if models is None else models
         return Jobs(self.seed, self.round, clients, self.bank, models, **more)
+
+    def finite(self):
+        """Whether all its models are finite, the bank's and those in fields of its own."""
+        banks = [one for one in vars(self).values() if isinstance(one, Bank)]
+        return all(bool(finite(bank).all()) for bank in banks)
 
     def predict(self, rows, x, classes):
         """What training clients ``rows`` [b] predict for x [b, n, ...]: [b, n] or [b, n, classes].

@@ -20,16 +20,9 @@ __all__ = ["cosine_similarity", "cross_similarity", "optimal_bipartition"]
 def cosine_similarity(updates):
     """Cosine similarities between the updates (or gradients) of m clients, equation 44.
 
-    Parameters
-    ----------
-    updates : Tensor [m, p] or Bank
-        One update a client.
-
-    Returns
-    -------
-    Tensor [m, m]
-        float64, symmetric, in [-1, 1], with ones on the diagonal. An update of length zero has no
-        direction; its similarity to every other is 0.
+    ``updates`` is a Tensor [m, p] or a Bank. Tensor [m, m], float64, symmetric, in [-1, 1], with
+    ones on the diagonal. An update of length zero has no direction; its similarity to every other
+    is 0.
     """
     rows = updates.flatten() if isinstance(updates, Bank) else updates
     m = len(rows)

@@ -36,7 +36,6 @@ from pathlib import Path
 import torch
 
 from clusterfl_core import door, evaluation, machine
-from clusterfl_core.banks import finite
 from clusterfl_core.check import whole
 from clusterfl_core.contract import Replies, traffic
 from clusterfl_core.runs import Run, resumed
@@ -178,6 +177,8 @@ def rounds(algorithm, federation, rounds, *, seed=0, device="auto", start=None, 
     device, rounds, state = machine.named_device(device), whole("rounds", rounds), start
     if start is None:
         state = door.admit(algorithm, federation, whole("seed", seed, 0), rounds)
+    else:
+        door.check_state("start", start, len(federation))
     trip = _trips(algorithm, federation, device, keep)
     for _ in range(rounds):
         one = play(algorithm, state, trip)
@@ -234,17 +235,18 @@ def play(algorithm, state, trip):
             break
     else:
         raise door.never_ends(kind, before.round)
-    losses = replies.values["loss"]
-    fine, what = losses.isfinite(), "loss"
-    if fine.all() and not finite(state.bank).all():
+    fine, what = replies.values["loss"].isfinite(), "loss"
+    if fine.all():
+        if state.finite():
+            return Round(before, state, tuple(trips), down, up, time.perf_counter() - started)
         fine, what = sound, "model"
+    whose = "a model that the server made"
     if not fine.all():
-        client = int(replies.clients[~fine][0])
-        raise Diverged(
-            f"round {before.round + 1}: the {what} of client {client} is not finite; the step size "
-            f"{_step_sizes(algorithm)} is probably too large"
-        )
-    return Round(before, state, tuple(trips), down, up, time.perf_counter() - started)
+        whose = f"the {what} of client {int(replies.clients[~fine][0])}"
+    raise Diverged(
+        f"round {before.round + 1}: {whose} is not finite; the step size {_step_sizes(algorithm)} "
+        "is probably too large"
+    )
 
 
 def round_trip(algorithm, state, clients, device="cpu"):

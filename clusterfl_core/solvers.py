@@ -137,6 +137,11 @@ class LocalSolver:
         steps = self.steps or self.epochs
         return plain and compute.gram_pays(model, clients.y.shape[1], steps)
 
+    @property
+    def passes(self):
+        """Passes over a client's data in a round, as methods are compared; a full step is one."""
+        return self.steps or self.epochs
+
     def rate(self, round):
         """The step size of a round: gamma decay^t, t = 0 in the first round."""
         return self.step_size * self.decay**round

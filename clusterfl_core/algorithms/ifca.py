@@ -44,20 +44,10 @@ __all__ = ["IFCA", "State", "estimate_identities"]
 
 
 def estimate_identities(bank, clients):
-    """The cluster identity of each client: the model with the lowest mean loss on its data.
+    """The cluster identity of each client: argmin_j F_i(theta_j) (Algorithm 1, line 6).
 
-    Parameters
-    ----------
-    bank : Bank
-        The k cluster models.
-    clients : Clients
-        b clients.
-
-    Returns
-    -------
-    LongTensor [b]
-        argmin_j F_i(theta_j) (Algorithm 1, line 6). Ties go to the lowest j, which the paper
-        leaves open.
+    LongTensor [b], for k cluster models and b clients. Ties go to the lowest j, which the paper
+    leaves open.
     """
     return lowest(compute.loss_matrix(bank, clients))
 
@@ -169,11 +159,11 @@ class IFCA:
         """Draw k models, alike in their shared layers; no identities (input of Algorithm 1)."""
         m = len(federation)
         among("clusters", self.clusters, m)
-        least = int(federation.train.counts.min())
-        if self.resample and least < 2 * self.resample:
+        parts, least = 2 * (self.resample or 0), int(federation.train.counts.min())
+        if least < parts:
             raise ValueError(
-                f"resample={self.resample} cuts each client's points into {2 * self.resample} "
-                f"parts, but a client has only {least}"
+                f"resample={self.resample} cuts each client's points into {parts} parts, but a "
+                f"client has only {least}"
             )
         bank = Bank.fresh(self.model, self.clusters, seed)
         bank = self._share(bank, bank.take([0] * self.clusters))
@@ -230,6 +220,10 @@ class IFCA:
         rows = rows.clamp(max=clients.y.shape[1] - 1)
         who = torch.arange(len(clients), device=sizes.device)[:, None]
         return Clients(clients.x[who, rows], clients.y[who, rows], sizes, clients.ids)
+
+    def passes(self, jobs):
+        """Passes of a client over its data: a look at the loss of a model is a third of a step."""
+        return self.local.passes + jobs.models.shape[1] / 3
 
     def absorb(self, state, parts):
         """Server: average within each estimated cluster (lines 13 to 15).

@@ -98,6 +98,10 @@ class OneShot:
         minimisers = self.alone.train(jobs.start, clients, jobs.key)
         return Replies(clients.ids, minimisers, {"loss": compute.mean_losses(minimisers, clients)})
 
+    def passes(self, jobs):
+        """Passes of a client over its data."""
+        return (self.local if jobs.round else self.alone).passes
+
     def absorb(self, state, parts):
         """Server: cluster in round 1; average within the clusters in every round.
 
@@ -121,19 +125,9 @@ class OneShot:
         return state.next(bank=bank, assignments=assignments)
 
     def cluster(self, bank, seed):
-        """Cluster of each local model: k-means on the parameters (line 2).
+        """Cluster of each local model: k-means on the parameters (line 2), from starts of the seed.
 
-        Parameters
-        ----------
-        bank : Bank
-            b local models.
-        seed : int
-            Fixes the random starts.
-
-        Returns
-        -------
-        LongTensor [b]
-            -1 for a model that is not finite; it belongs nowhere.
+        LongTensor [b]; -1 for a model that is not finite, which belongs nowhere.
         """
         if len(bank) < self.clusters:
             raise ValueError(
