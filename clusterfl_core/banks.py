@@ -29,7 +29,7 @@ __all__ = ["Bank", "finite", "fitted", "widest"]
 
 @dataclass(frozen=True)
 class Bank:
-    """k models of one architecture.
+    """k models of one architecture; ValueError if names or shapes are not its own.
 
     Parameters
     ----------
@@ -37,11 +37,6 @@ class Bank:
         The architecture; its own parameters are not used.
     tensors : dict of Tensor [k, ...]
         The parameters by name, one row a model.
-
-    Raises
-    ------
-    ValueError
-        If the names or shapes are not those of the architecture.
     """
 
     model: nn.Module
@@ -68,12 +63,9 @@ class Bank:
         as PyTorch does when it builds a layer. ``model`` and torch's global generator stay as they
         are.
 
-        Raises
-        ------
-        ValueError
-            If no ``reset_parameters`` draws a parameter: all models would begin with the same one;
-            if one draws from a generator that is not torch's, so that a seed means nothing; or if
-            ``model`` is no module or ``count`` no positive number.
+        ValueError if no ``reset_parameters`` draws a parameter, for all models would begin with the
+        same one, or if one draws from a generator that is not torch's, so that a seed means
+        nothing.
         """
         if not isinstance(model, nn.Module):
             raise ValueError(f"model must be a torch.nn.Module (an object), got {model!r:.60}")

@@ -43,10 +43,7 @@ class Clients:
     ids : LongTensor [m], optional
         Ids in the whole population. Default 0, ..., m - 1.
 
-    Raises
-    ------
-    ValueError
-        If something is no array of numbers, shapes disagree, or a client has no or too many points.
+    ValueError if something is no array of numbers, shapes disagree, or a client has no points.
     """
 
     x: torch.Tensor
@@ -147,12 +144,9 @@ class Federation:
     truth : dict
         What else is known of how the data was made, for example ``mixture`` [m, k].
 
-    Raises
-    ------
-    ValueError
-        If there are no clients, numbers are not finite or labels none of the classes (in the
-        padding too: losses are computed there before they are dropped), the training clients' ids
-        are not 0, ..., m - 1, or the truth does not fit the clients.
+    ValueError if there are no clients, numbers are not finite or labels none of the classes (in the
+    padding too: losses are computed there before they are dropped), the training clients' ids are
+    not 0, ..., m - 1, or the truth does not fit the clients.
     """
 
     train: Clients

@@ -46,13 +46,8 @@ def shared_outputs(bank, x):
 def gradients(bank, x, y, factors):
     """Gradient of sum_l factors_il f(theta_i; z_il) for each client i: a bank of b gradients.
 
-    Parameters
-    ----------
-    bank : Bank
-        One model a client: b of them.
-    x, y : Tensor [b, n, ...], Tensor [b, n]
-    factors : Tensor [b, n]
-        0 where a point does not count; such a point may hold anything finite.
+    The bank holds one model a client, x is [b, n, ...], y and factors are [b, n]. Where a factor is
+    0 a point does not count and may hold anything finite.
     """
     return _recorded(lambda form, *given: form.gradients(*given), bank, x, y, factors)
 

@@ -288,23 +288,10 @@ class Replies:
 def summed(parts, count, group, weight=None):
     """Sums of the clients' models (one a client) by group, in the order of the clients.
 
-    The server needs room for the models of one part at a time, not of all clients.
-
-    Parameters
-    ----------
-    parts : iterator of Replies
-    count : int
-        Number of groups.
-    group, weight : callable
-        From Replies to the group of each client, LongTensor [b], and to the factor of its model,
-        Tensor [b]; default: 1.
-
-    Returns
-    -------
-    sums : Bank
-        ``count`` sums, in the widest floating type.
-    replies : Replies
-        All that the clients said besides, without their models.
+    The server needs room for the models of one part at a time, not of all clients. ``group`` and
+    ``weight`` are functions of Replies: the group of each client, one of ``count``, LongTensor [b],
+    and the factor of its model, Tensor [b] (default: 1). A Bank of ``count`` sums, in the widest
+    floating type, and Replies of all that the clients said besides, without their models.
     """
     sums, said = None, []
     for part in parts:

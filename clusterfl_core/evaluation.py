@@ -16,7 +16,7 @@ import torch
 
 from clusterfl_core import compute, models
 from clusterfl_core.matching import best_matching
-from clusterfl_core.similarity import cross_similarity, optimal_bipartition
+from clusterfl_core.similarity import separation_gap
 
 __all__ = ["adjusted_rand_index", "best", "center_table", "hard", "identity_accuracy", "lowest"]
 __all__ += ["lowest_loss", "match_clusters", "own_distribution", "own_training_data"]
@@ -26,15 +26,8 @@ __all__ += ["personal_quality", "quality", "same_people", "score", "separation_g
 def score(algorithm, state, federation):
     """Quality of each client's predictions, by the algorithm's own test protocol.
 
-    Returns
-    -------
-    Tensor [m_test], or [m] where the protocol judges the training clients
-        Accuracy in [0, 1], or mean squared error for regression (``federation.classes == 0``).
-
-    Raises
-    ------
-    TypeError
-        If the protocol gives something else.
+    Tensor [m_test], or [m] where the protocol judges the training clients: accuracies in [0, 1], or
+    mean squared errors (``federation.classes == 0``). TypeError if it gives something else.
     """
     found, kind = algorithm.test_protocol(state, federation), type(algorithm).__name__
     sizes = len(federation.test), len(federation.train)
@@ -117,22 +110,10 @@ def own_training_data(state, federation):
 
 
 def personal_quality(state, federation, rows, clients):
-    """How well training client ``rows[i]`` predicts for the i-th of b clients.
+    """How well training client ``rows[i]`` predicts for the i-th of b clients: Tensor [b], float64.
 
-    Parameters
-    ----------
-    state : clusterfl_core.contract.State
-        Whose ``predict`` says which models predict for a client.
-    federation : Federation
-        Says whether there are classes.
-    rows : LongTensor [b]
-        Training clients; may repeat.
-    clients : Clients
-
-    Returns
-    -------
-    Tensor [b], float64
-        Accuracy or mean squared error; NaN where a client was never assigned a model.
+    Accuracy or mean squared error; NaN where a client was never assigned a model. Which models
+    predict for a client says ``state.predict``; ``rows`` [b] may repeat.
     """
     found = state.predict(rows, clients.inputs(state.bank.dtype), federation.classes)
     values = quality(found, state, federation, clients)
@@ -219,35 +200,3 @@ def torn(groups, clusters):
     clusters = torch.as_tensor(clusters)
     kinds = [clusters[torch.as_tensor(ids)].unique() for ids in groups]
     return int((torch.cat(kinds).bincount() > 1).sum())
-
-
-def separation_gap(similarity, clusters):
-    """How clearly similarities show the clusters: g = alpha_intra^min - alpha_cross^max (CFL, 29).
-
-    The least similarity within a true cluster, less the largest across the OPTIMAL bipartition.
-    Where it is positive the bipartition is correct: no true cluster is torn (Corollary 1). Remark 2
-    of the paper adds "only if", which is not so: the bipartition is also correct where the clients
-    of a cluster are similar along a chain, not all in pairs.
-
-    Parameters
-    ----------
-    similarity : Tensor or ndarray [m, m]
-        Cosine similarities of the clients, m at least 2.
-    clusters : LongTensor [m]
-        True cluster of each client, I(i).
-
-    Raises
-    ------
-    ValueError
-        If the clusters are not those of the similarity's clients, or the similarity is not one
-        that :func:`clusterfl_core.similarity.optimal_bipartition` takes.
-    """
-    similarity, clusters = torch.as_tensor(similarity), torch.as_tensor(clusters)
-    halves = optimal_bipartition(similarity)
-    if clusters.shape != (len(similarity),):
-        raise ValueError(
-            f"clusters must name the cluster of each of the {len(similarity)} clients, "
-            f"got shape {tuple(clusters.shape)}"
-        )
-    within = similarity[clusters[:, None] == clusters]
-    return float(within.min()) - cross_similarity(similarity, *halves)

@@ -44,7 +44,7 @@ __all__ = ["Diverged", "Round", "begin", "one_more", "play", "round_trip", "roun
 
 
 class Diverged(FloatingPointError):
-    """A loss or a model became infinite or NaN. ``run`` holds all up to the round before."""
+    """A loss or a model became infinite or NaN; ``run`` holds all up to the round before."""
 
     def __init__(self, message, run=None):
         super().__init__(message)

@@ -35,7 +35,7 @@ class LocalSolver:
     """What the local solvers share: how many steps, how large, and on which points.
 
     :class:`LocalSGD` and :class:`LocalAdam` add ``begin`` (what they remember before the first
-    step) and ``move`` (one step).
+    step) and ``move`` (one step). ValueError if a number lies outside its bounds.
 
     Parameters
     ----------
@@ -54,11 +54,6 @@ class LocalSolver:
     decay : float
         The step size of round t = 0, 1, ... is gamma decay^t (IFCA's CIFAR setting: 0.99); in
         (0, 1].
-
-    Raises
-    ------
-    ValueError
-        If steps and epochs are both given, or a number lies outside its bounds.
     """
 
     steps: int = None

@@ -97,8 +97,6 @@ class State(contract.State):
 
     Parameters
     ----------
-    seed, round
-        As in :class:`clusterfl_core.contract.State`.
     bank : Bank
         The current models as the server holds them: P theta. One a leaf, and one more for
         each split that some client still has to answer for, see :meth:`CFL.absorb`.
@@ -166,7 +164,7 @@ def own_leaf(state, federation):
 
 @dataclass(frozen=True)
 class CFL:
-    """Settings of the algorithm.
+    """Settings of the algorithm; ValueError if one lies outside its bounds.
 
     Parameters
     ----------
@@ -188,11 +186,6 @@ class CFL:
         norms are those of the updates either way, as in Algorithm 5.
     privacy : {None, "permutation", "rotation"}
         What the clients do to all they send, see :class:`Secret`.
-
-    Raises
-    ------
-    ValueError
-        If a setting lies outside these bounds.
     """
 
     model: nn.Module

@@ -100,11 +100,6 @@ class FedEM:
     participation : float
         Fraction of the clients that take part in a round, in (0, 1].
 
-    Raises
-    ------
-    ValueError
-        If a setting lies outside these bounds.
-
     Notes
     -----
     The loss is taken as the negative log-likelihood, up to a constant. For cross-entropy it is

@@ -182,7 +182,7 @@ class State(contract.State):
 
 @dataclass(frozen=True)
 class FedSoft:
-    """Settings of the algorithm.
+    """Settings of the algorithm; ValueError if one lies outside its bounds.
 
     Parameters
     ----------
@@ -206,11 +206,6 @@ class FedSoft:
     warm_start : bool
         True: a client starts from the model it kept, w_i, as in the released code. False: it keeps
         nothing and starts from the mean of the centers by importance, where the pull is zero.
-
-    Raises
-    ------
-    ValueError
-        If a setting lies outside these bounds.
     """
 
     model: nn.Module

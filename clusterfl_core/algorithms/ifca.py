@@ -81,7 +81,7 @@ class State(contract.State):
 
 @dataclass(frozen=True)
 class IFCA:
-    """Settings of the algorithm.
+    """Settings of the algorithm; ValueError if one lies outside its bounds.
 
     Parameters
     ----------
@@ -108,11 +108,6 @@ class IFCA:
         T of the re-sampling variant, which only the theory needs (section 5): each client's
         points are cut into 2T parts, and every round takes two fresh ones, the first to choose
         and the second for the gradient. None: all points in every round, as in practice.
-
-    Raises
-    ------
-    ValueError
-        If a setting lies outside these bounds, or a layer is unknown.
     """
 
     model: nn.Module

@@ -34,7 +34,7 @@ class OneShot:
     model : torch.nn.Module
         The architecture.
     clusters : int
-        k, between 1 and the number of clients.
+        k, between 1 and the number of clients, and of those that answer in round 1.
     alone : LocalSGD or LocalAdam
         What a client does in round 1; enough to come near the minimum of its own loss.
     local : LocalSGD or LocalAdam
@@ -45,11 +45,6 @@ class OneShot:
         True: models are averaged with weights n_i (McMahan et al.). False: plain mean, as in IFCA.
     starts : int
         Random starts of k-means, the best of which counts.
-
-    Raises
-    ------
-    ValueError
-        If a setting lies outside these bounds; in round 1, if fewer than k clients answer.
     """
 
     model: nn.Module

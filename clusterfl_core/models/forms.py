@@ -90,12 +90,7 @@ class FirstLinear(Form):
     """The form of a model whose first layer is an ``nn.Linear`` with a bias on flattened inputs.
 
     Write ``after``: what the other layers make of the first one's answer. Full-batch gradient
-    descent then has a Gram form, see :meth:`descend`.
-
-    Parameters
-    ----------
-    layer : str
-        Name of the first layer.
+    descent then has a Gram form, see :meth:`descend`. ``layer`` is the first one's name.
     """
 
     def __init__(self, layer):
@@ -204,22 +199,11 @@ class FirstLinear(Form):
 
 
 def pull(outputs, tensors, y, factors, loss):
-    """Gradients by autograd, also where the caller has switched it off.
+    """Gradients of sum_l factors_il loss_il for each client i, by name, each [b, ...].
 
-    Parameters
-    ----------
-    outputs : callable
-        From ``tensors`` to outputs [b, n, ...]; a client's depend on its own rows only.
-    tensors : dict of Tensor [b, ...]
-    y, factors : Tensor [b, n]
-        As in :func:`clusterfl_core.compute.gradients`.
-    loss : callable
-        From outputs and y to the loss of each point [b, n].
-
-    Returns
-    -------
-    dict of Tensor [b, ...]
-        Gradients of sum_l factors_il loss_il for each client i.
+    By autograd, also where the caller has switched it off. ``outputs`` goes from ``tensors`` (by
+    name, each [b, ...]) to outputs [b, n, ...], where a client's depend on its own rows only, and
+    ``loss`` from outputs and y [b, n] to the loss of each point [b, n].
     """
     with torch.inference_mode(False), torch.enable_grad():
         leaves = {name: t.detach().requires_grad_() for name, t in tensors.items()}
