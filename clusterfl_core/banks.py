@@ -24,7 +24,7 @@ from torch import nn
 from clusterfl_core.check import whole
 from clusterfl_core.randomness import INITIALIZATION, drawing_from, generator
 
-__all__ = ["Bank", "finite", "fitted", "widest"]
+__all__ = ["Bank", "finite", "on_device", "widest"]
 
 
 @dataclass(frozen=True)
@@ -207,7 +207,7 @@ def _drawn(model, seed):
     return {name: parameter.detach() for name, parameter in fresh.named_parameters()}
 
 
-def fitted(tensor, device):
+def on_device(tensor, device):
     """A tensor on a device; float64 becomes float32 on Apple's MPS, which has no wider type."""
     narrow = tensor.dtype == torch.float64 and widest(device) != torch.float64
     return tensor.to(device, torch.float32) if narrow else tensor.to(device)

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field, replace
 
 import torch
 
-from clusterfl_core.banks import fitted
+from clusterfl_core.banks import on_device
 from clusterfl_core.check import numbers, whole, wholes
 
 __all__ = ["Clients", "Federation"]
@@ -105,7 +105,7 @@ class Clients:
 
     def to(self, device):
         """The same clients on another device."""
-        return self._map(lambda tensor: fitted(tensor, device))
+        return self._map(lambda tensor: on_device(tensor, device))
 
     def _map(self, function):
         made = object.__new__(Clients)  # of what was checked: nothing is to be checked again

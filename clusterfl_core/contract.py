@@ -54,7 +54,7 @@ from typing import Protocol, runtime_checkable
 import torch
 
 from clusterfl_core import compute
-from clusterfl_core.banks import Bank, finite, fitted
+from clusterfl_core.banks import Bank, finite, on_device
 
 __all__ = ["Algorithm", "Jobs", "Replies", "State", "Unusable", "summed", "traffic"]
 
@@ -235,7 +235,7 @@ class Jobs:
     def to(self, device):
         """The same jobs with the models on another device."""
         kept = self.kept.to(device) if self.kept else None
-        values = {name: fitted(value, device) for name, value in self.values.items()}
+        values = {name: on_device(value, device) for name, value in self.values.items()}
         bank, models = self.bank.to(device), self.models.to(device)
         return replace(self, bank=bank, models=models, kept=kept, values=values)
 

@@ -18,8 +18,8 @@ from clusterfl_core import compute, models
 from clusterfl_core.matching import best_matching
 from clusterfl_core.similarity import separation_gap
 
-__all__ = ["adjusted_rand_index", "best", "center_table", "hard", "identity_accuracy", "lowest"]
-__all__ += ["lowest_loss", "match_clusters", "own_distribution", "own_training_data"]
+__all__ = ["adjusted_rand_index", "center_table", "hard", "identity_accuracy", "loss_and_lowest"]
+__all__ += ["lowest", "lowest_loss", "match_clusters", "own_distribution", "own_training_data"]
 __all__ += ["personal_quality", "quality", "same_people", "score", "separation_gap", "torn"]
 
 
@@ -43,10 +43,10 @@ def score(algorithm, state, federation):
 
 def lowest(losses):
     """Index of the lowest loss in each row [b, k]; the first one where several are equal."""
-    return best(losses)[1]
+    return loss_and_lowest(losses)[1]
 
 
-def best(losses):
+def loss_and_lowest(losses):
     """The lowest loss in each row [b, k] and its index, the first one where several are equal."""
     least = losses.min(1).values
     return least, (losses == least[:, None]).to(torch.int8).argmax(1)

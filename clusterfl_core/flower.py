@@ -368,7 +368,7 @@ def serve(
     done = simulation.begin(algorithm, known, rounds, seed, checkpoint)
     while done.state.round < rounds:
         server.missing, server.trips = [], 0
-        done = simulation.one_more(done, federation, server.trip)
+        done = simulation.extended(done, federation, server.trip)
         done.history[-1]["missing"] = server.missing
         if checkpoint is not None:
             done.save(checkpoint)

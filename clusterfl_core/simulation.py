@@ -40,7 +40,7 @@ from clusterfl_core.check import whole
 from clusterfl_core.contract import Replies, traffic
 from clusterfl_core.runs import Run, resumed
 
-__all__ = ["Diverged", "Round", "begin", "one_more", "play", "round_trip", "rounds", "run"]
+__all__ = ["Diverged", "Round", "begin", "extended", "play", "round_trip", "rounds", "run"]
 
 
 class Diverged(FloatingPointError):
@@ -134,12 +134,12 @@ def run(algorithm, federation, rounds, *, seed=0, device="auto", progress=True, 
         If a loss or a model became infinite or NaN.
     """
     device = machine.named_device(device)
-    done = begin(algorithm, federation, rounds, seed, checkpoint)
+    so_far = begin(algorithm, federation, rounds, seed, checkpoint)
     from tqdm import tqdm  # here, since importing it takes time
 
     bar = tqdm(
         total=rounds,
-        initial=done.state.round,
+        initial=so_far.state.round,
         desc=type(algorithm).__name__,
         unit="round",
         leave=False,
@@ -148,12 +148,12 @@ def run(algorithm, federation, rounds, *, seed=0, device="auto", progress=True, 
     )
     trip = _trips(algorithm, federation, device, keep=False)
     with bar:
-        while done.state.round < rounds:
-            done = one_more(done, federation, trip)
+        while so_far.state.round < rounds:
+            so_far = extended(so_far, federation, trip)
             if checkpoint is not None:
-                done.save(checkpoint)
+                so_far.save(checkpoint)
             bar.update()
-    return done
+    return so_far
 
 
 def rounds(algorithm, federation, rounds, *, seed=0, device="auto", start=None, keep=True):
@@ -191,11 +191,11 @@ def begin(algorithm, federation, rounds, seed=0, checkpoint=None):
     rounds, seed = whole("rounds", rounds), whole("seed", seed, 0)
     fresh = checkpoint is None or not Path(checkpoint).exists()
     state = door.admit(algorithm, federation, seed, rounds, rehearse=fresh)
-    done = Run(algorithm, seed, federation.fingerprint(), state, [], str(federation))
-    return done if checkpoint is None else resumed(Path(checkpoint), done, rounds)
+    so_far = Run(algorithm, seed, federation.fingerprint(), state, [], str(federation))
+    return so_far if checkpoint is None else resumed(Path(checkpoint), so_far, rounds)
 
 
-def one_more(done, federation, trip):
+def extended(so_far, federation, trip):
     """A run and one round more, scored.
 
     ``federation`` is None where nobody has all data: then there are no scores. ``trip`` is as in
@@ -203,19 +203,19 @@ def one_more(done, federation, trip):
     """
     started = time.perf_counter()
     try:
-        one = play(done.algorithm, done.state, trip)
+        one = play(so_far.algorithm, so_far.state, trip)
     except Diverged as error:
-        why = f"{error}. Everything up to round {done.state.round} is in this error's .run"
-        raise Diverged(why, done) from None
+        why = f"{error}. Everything up to round {so_far.state.round} is in this error's .run"
+        raise Diverged(why, so_far) from None
     scores = {}
     if federation is not None:
-        quality = evaluation.score(done.algorithm, one.state, federation)
+        quality = evaluation.score(so_far.algorithm, one.state, federation)
         scores["accuracy" if federation.classes else "error"] = float(quality.mean())
         if federation.clusters is not None:
             found = evaluation.hard(one.state.assignments)
             scores["identity_accuracy"] = evaluation.identity_accuracy(found, federation.clusters)
     one = replace(one, seconds=time.perf_counter() - started)
-    return replace(done, state=one.state, history=[*done.history, one.record(**scores)])
+    return replace(so_far, state=one.state, history=[*so_far.history, one.record(**scores)])
 
 
 def play(algorithm, state, trip):

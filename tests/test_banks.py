@@ -205,8 +205,8 @@ def test_numbers_take_the_widest_type_of_a_device():
     assert banks.widest("cpu") == banks.widest("cuda") == torch.float64
     assert banks.widest("mps") == torch.float32
     numbers = torch.ones(2, dtype=torch.float64)
-    assert banks.fitted(numbers, "cpu").dtype == torch.float64
-    assert banks.fitted(torch.ones(2).to(torch.uint8), "cpu").dtype == torch.uint8
+    assert banks.on_device(numbers, "cpu").dtype == torch.float64
+    assert banks.on_device(torch.ones(2).to(torch.uint8), "cpu").dtype == torch.uint8
 
 
 @pytest.mark.parametrize(

@@ -220,6 +220,20 @@ def test_a_stranger_learns():
         assert (float(one.state.bank.distances(near.take([0]))) > 20) is moved
 
 
+def test_an_algorithm_says_how_often_its_clients_pass_over_their_data():
+    """A local epoch or full step is one pass, a look at a model's loss a third; half take part."""
+    expected = {"CFL": 3, "LocalOnly": 2, "FedAvg": 1, "FeSEM": 2, "OneShot": 20, "odd": 2}
+    expected |= {"IFCA": (2 + 2 / 3) / 2, "FedEM": (2 * 2 + 2 / 3) / 2}
+    federation = lines()
+    for name, passes in expected.items():
+        start = ALGORITHMS[name].init(federation, 3)
+        (*_, work) = cf.comparison.one_round(ALGORITHMS[name], start, federation)
+        assert work == pytest.approx(passes), name
+    soft = ALGORITHMS["FedSoft"]
+    (one,) = cf.rounds(soft, federation, 1, start=soft.init(federation, 3))
+    assert [soft.passes(jobs) for jobs, _replies in one.trips] == [pytest.approx(2 / 3), 2]
+
+
 # ---------------------------------------------------------------- at the door
 
 

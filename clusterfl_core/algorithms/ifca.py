@@ -36,7 +36,7 @@ from clusterfl_core.banks import Bank
 from clusterfl_core.check import among, keep, one_of, share, whole
 from clusterfl_core.clients import Clients
 from clusterfl_core.contract import Replies, Unusable, summed
-from clusterfl_core.evaluation import best, lowest
+from clusterfl_core.evaluation import loss_and_lowest, lowest
 from clusterfl_core.randomness import participants
 from clusterfl_core.solvers import LocalSGD
 
@@ -194,10 +194,10 @@ class IFCA:
             identities = jobs.models[:, 0]
             loss = compute.mean_losses(jobs.bank.take(identities), choosing)
         elif self.resample or self.option == "gradients":
-            loss, identities = best(compute.loss_matrix(jobs.bank, choosing))
+            loss, identities = loss_and_lowest(compute.loss_matrix(jobs.bank, choosing))
         else:  # the forward pass of the choice is the first of the training
             losses, hidden = compute.first_pass(jobs.bank, clients, self.local)
-            loss, identities = best(losses)
+            loss, identities = loss_and_lowest(losses)
             if hidden is not None:
                 hidden = hidden[torch.arange(len(clients)), :, identities]
         if self.option == "gradients":
