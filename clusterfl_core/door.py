@@ -36,6 +36,8 @@ TRIPS = 100  # round trips after which a round that has not ended is taken for o
 class Known:
     """What a server knows of a federation, and all that ``init`` is given of it: m and the n_i."""
 
+    _kind = "an algorithm"
+
     def __init__(self, kind, counts):
         self._kind, self.counts, self.train = kind, counts, self
 
