@@ -104,14 +104,19 @@ class Bank:
 
     def map(self, function, *others):
         """A bank whose tensors are ``function`` of this bank's and the others' tensors."""
-        new = {
-            name: function(tensor, *(other.tensors[name] for other in others))
-            for name, tensor in self.tensors.items()
-        }
-        if any(new[name].shape[1:] != tensor.shape[1:] for name, tensor in self.tensors.items()):
-            return Bank(self.model, new)  # which says what does not fit
+        return self.holding(
+            {
+                name: function(tensor, *(other.tensors[name] for other in others))
+                for name, tensor in self.tensors.items()
+            }
+        )
+
+    def holding(self, tensors):
+        """A bank of this architecture with other tensors of the same names."""
+        if any(tensors[name].shape[1:] != old.shape[1:] for name, old in self.tensors.items()):
+            return Bank(self.model, tensors)  # which says what does not fit
         made = object.__new__(Bank)  # names and shapes are this bank's: nothing is to be checked
-        vars(made).update(model=self.model, tensors=new)
+        vars(made).update(model=self.model, tensors=tensors)
         return made
 
     def take(self, rows):

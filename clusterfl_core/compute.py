@@ -25,7 +25,7 @@ Three clients, three models, one call; the second client holds one point only:
 import torch
 
 from clusterfl_core import models
-from clusterfl_core.banks import Bank, widest
+from clusterfl_core.banks import widest
 from clusterfl_core.models.general import batched, loops
 
 __all__ = ["accuracies", "client_gradients", "column", "first_pass", "gradients", "gram_descent"]
@@ -75,10 +75,11 @@ def gram_descent(bank, rows, x, y, factors, steps, rate, hidden=None):
 def _recorded(work, bank, x, y, factors):
     """A bank of what a form works out by autograd, also where that was switched off."""
     with torch.inference_mode(False):
-        bank, (x, y, factors) = bank.map(_recordable), map(_recordable, (x, y, factors))
+        tensors = {name: _recordable(tensor) for name, tensor in bank.tensors.items()}
+        x, y, factors = _recordable(x), _recordable(y), _recordable(factors)
         loss = models.point_loss(bank.model)
-        found = work(batched(bank.model, x), bank.tensors, x, y, factors, loss)
-    return Bank(bank.model, {name: found[name] for name in bank.tensors})
+        found = work(batched(bank.model, x), tensors, x, y, factors, loss)
+    return bank.holding({name: found[name] for name in tensors})
 
 
 def _recordable(tensor):

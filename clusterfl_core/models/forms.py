@@ -58,7 +58,7 @@ def point_loss(model):
 def form(model):
     """The form that belongs to a model, or None."""
     names = {"forward", "clusterfl_loss", "clusterfl_form"}
-    kind = next((kind for kind in type(model).__mro__ if names & set(vars(kind))), object)
+    kind = next((kind for kind in type(model).__mro__ if not names.isdisjoint(vars(kind))), object)
     return vars(kind).get("clusterfl_form")
 
 
