@@ -1,8 +1,7 @@
 """Banks: many models of one architecture, stacked.
 
 A bank holds the k cluster models of a server, or the b local models of the clients that work in a
-round: one dict from parameter name to a tensor [k, ...]. Stacking is what lets one operation
-act on all of them.
+round, so that one operation acts on all of them.
 
 Examples
 --------
@@ -22,14 +21,15 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
+from clusterfl_core.check import whole
 from clusterfl_core.randomness import INITIALIZATION, drawing_from, generator
 
-__all__ = ["Bank", "finite", "fitted", "widest"]
+__all__ = ["Bank", "finite", "on_device", "widest"]
 
 
 @dataclass(frozen=True)
 class Bank:
-    """k models of one architecture.
+    """k models of one architecture; ValueError if names or shapes are not its own.
 
     Parameters
     ----------
@@ -37,17 +37,15 @@ class Bank:
         The architecture; its own parameters are not used.
     tensors : dict of Tensor [k, ...]
         The parameters by name, one row a model.
-
-    Raises
-    ------
-    ValueError
-        If the names or shapes are not those of the architecture.
     """
 
     model: nn.Module
     tensors: dict
 
     def __post_init__(self):
+        for name, tensor in self.tensors.items():
+            if not isinstance(tensor, torch.Tensor):
+                raise ValueError(f"{name} must be a tensor, got {type(tensor).__name__}")
         needed = {name: tuple(p.shape) for name, p in self.model.named_parameters()}
         got = {name: tuple(tensor.shape[1:]) for name, tensor in self.tensors.items()}
         if not needed:
@@ -65,13 +63,13 @@ class Bank:
         as PyTorch does when it builds a layer. ``model`` and torch's global generator stay as they
         are.
 
-        Raises
-        ------
-        ValueError
-            If no ``reset_parameters`` draws a parameter: all models would begin with the same one;
-            or if one draws from a generator that is not torch's, so that a seed means nothing.
+        ValueError if no ``reset_parameters`` draws a parameter, for all models would begin with the
+        same one, or if one draws from a generator that is not torch's, so that a seed means
+        nothing.
         """
-        seeds = torch.randint(2**62, (count,), generator=generator).tolist()
+        if not isinstance(model, nn.Module):
+            raise ValueError(f"model must be a torch.nn.Module (an object), got {model!r:.60}")
+        seeds = torch.randint(2**62, (whole("count", count),), generator=generator).tolist()
         rows = [_drawn(model, seed) for seed in seeds]
         homes = {getattr(_reset(part), "__module__", "").split(".")[0] for part in model.modules()}
         again = {} if homes <= {"torch", "clusterfl_core"} else _drawn(model, seeds[0])
@@ -90,10 +88,11 @@ class Bank:
 
     @classmethod
     def concatenate(cls, parts):
-        """Several banks of one architecture as one, in order."""
-        first = parts[0]
-        joined = {name: torch.cat([part.tensors[name] for part in parts]) for name in first.tensors}
-        return cls(first.model, joined)
+        """Several banks of one architecture as one, in order; at least one."""
+        if not parts:
+            raise ValueError("parts must hold at least one bank, got none")
+        names, model = parts[0].tensors, parts[0].model
+        return cls(model, {name: torch.cat([one.tensors[name] for one in parts]) for name in names})
 
     def __len__(self):
         return len(next(iter(self.tensors.values())))
@@ -105,14 +104,19 @@ class Bank:
 
     def map(self, function, *others):
         """A bank whose tensors are ``function`` of this bank's and the others' tensors."""
-        new = {
-            name: function(tensor, *(other.tensors[name] for other in others))
-            for name, tensor in self.tensors.items()
-        }
-        if any(new[name].shape[1:] != tensor.shape[1:] for name, tensor in self.tensors.items()):
-            return Bank(self.model, new)  # which says what does not fit
+        return self.holding(
+            {
+                name: function(tensor, *(other.tensors[name] for other in others))
+                for name, tensor in self.tensors.items()
+            }
+        )
+
+    def holding(self, tensors):
+        """A bank of this architecture with other tensors of the same names."""
+        if any(tensors[name].shape[1:] != old.shape[1:] for name, old in self.tensors.items()):
+            return Bank(self.model, tensors)  # which says what does not fit
         made = object.__new__(Bank)  # names and shapes are this bank's: nothing is to be checked
-        vars(made).update(model=self.model, tensors=new)
+        vars(made).update(model=self.model, tensors=tensors)
         return made
 
     def take(self, rows):
@@ -140,8 +144,8 @@ class Bank:
 
         ``groups`` (LongTensor [k]) names each model's group, ``weights`` (Tensor [k]) its factor;
         they are added in place to the sums ``onto``, if there are any. On a CPU the models are
-        added one after another in their order, so the sums do not depend on how the models were cut
-        into parts. On a GPU a matrix product adds them, faster and in an order of its own.
+        added one after another, so the sums do not depend on how the models were cut into parts.
+        On a GPU a matrix product adds them, faster and in an order of its own.
         """
         if onto is None:
             wide = widest(next(iter(self.tensors.values())).device)
@@ -181,8 +185,8 @@ class Bank:
 
     def bytes_of_one(self, names=None):
         """Bytes of the parameters of one model, or of those with these names only."""
-        counted = self.tensors.values() if names is None else [self.tensors[n] for n in names]
-        return sum(tensor[0].numel() * tensor.element_size() for tensor in counted)
+        names = self.tensors if names is None else names
+        return sum(self.tensors[name][0].nbytes for name in names)
 
 
 def _reset(part):
@@ -192,12 +196,11 @@ def _reset(part):
 
 def _drawn(model, seed):
     """Fresh parameters of one model, by name."""
-    fresh, source = copy.deepcopy(model).cpu(), torch.Generator().manual_seed(seed)
-
+    fresh = copy.deepcopy(model).cpu()
     with torch.no_grad():
         for parameter in fresh.parameters():
             parameter.fill_(torch.nan)  # what is still NaN afterwards was not drawn
-    with drawing_from(source):
+    with drawing_from(torch.Generator().manual_seed(seed)):
         fresh.apply(lambda part: _reset(part)())
     for name, part in fresh.named_modules():
         own = [n for n, p in part.named_parameters(recurse=False) if p.isnan().any()]
@@ -209,7 +212,7 @@ def _drawn(model, seed):
     return {name: parameter.detach() for name, parameter in fresh.named_parameters()}
 
 
-def fitted(tensor, device):
+def on_device(tensor, device):
     """A tensor on a device; float64 becomes float32 on Apple's MPS, which has no wider type."""
     narrow = tensor.dtype == torch.float64 and widest(device) != torch.float64
     return tensor.to(device, torch.float32) if narrow else tensor.to(device)

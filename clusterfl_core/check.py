@@ -1,12 +1,14 @@
-"""Settings at the door: a number as Python's own, or one sentence that says what is wrong.
+"""Settings and data at the door: as plain numbers, or one sentence that says what is wrong.
 
 >>> whole("clusters", 4.0), share("participation", 1)
 (4, 1.0)
 """
 
 import numpy as np
+import torch
 
-__all__ = ["among", "keep", "number", "positive", "share", "whole"]
+__all__ = ["among", "keep", "number", "numbers", "one_of", "positive"]
+__all__ += ["share", "whole", "wholes"]
 
 
 def whole(name, value, least=1, most=None, none=False):
@@ -45,6 +47,36 @@ def among(name, value, clients):
     """Refuse a number that exceeds the number of clients."""
     if value is not None and value > clients:
         raise ValueError(f"{name} must be at most the {clients} clients, got {value}")
+
+
+def one_of(name, value, *choices):
+    """Refuse what is none of the choices."""
+    if value not in choices:
+        *most, last = map(repr, choices)
+        raise ValueError(f"{name} must be {', '.join(most)} or {last}, got {value!r}")
+
+
+def numbers(name, given):
+    """A tensor, an array or lists as a tensor of plain numbers; else ValueError."""
+    try:
+        found = given.detach() if isinstance(given, torch.Tensor) else torch.tensor(given)
+    except (TypeError, ValueError, RuntimeError, OverflowError):
+        found = torch.zeros((), dtype=torch.complex64)
+    if found.is_complex() or found.layout != torch.strided or not found.ndim:
+        raise ValueError(
+            f"{name} must be an array of plain numbers, got {type(given).__name__}; clients of "
+            "different sizes are padded by Clients.from_lists"
+        )
+    return found
+
+
+def wholes(name, given):
+    """What was given as one int64 a client."""
+    found = numbers(name, given)
+    whole_ones = found.to(torch.int64)
+    if found.ndim != 1 or not torch.equal(whole_ones.to(found.dtype), found):
+        raise ValueError(f"{name} must be one whole number a client, got {found[:9].tolist()}")
+    return whole_ones
 
 
 def keep(settings, **values):

@@ -1,8 +1,8 @@
 """Clients and the federation they form.
 
 A *client* holds data that never leaves it. A *federation* is m clients, a second group of
-clients kept for testing, and, where the data was made by us, the truth about the hidden
-clusters. Algorithms read ``federation.train`` only; the truth is for evaluation.
+clients kept for testing, and, where we made the data, the truth about the hidden clusters.
+Algorithms never see test clients or truth; both are for evaluation.
 
 Clients may hold different numbers of points. Their data is padded to one length, so that many
 clients are one tensor: ``x`` is [m, n_max, ...], ``counts`` says how many rows of each are real.
@@ -22,8 +22,8 @@ from dataclasses import dataclass, field, replace
 
 import torch
 
-from clusterfl_core.banks import fitted
-from clusterfl_core.check import whole
+from clusterfl_core.banks import on_device
+from clusterfl_core.check import numbers, whole, wholes
 
 __all__ = ["Clients", "Federation"]
 
@@ -43,10 +43,7 @@ class Clients:
     ids : LongTensor [m], optional
         Ids in the whole population. Default 0, ..., m - 1.
 
-    Raises
-    ------
-    ValueError
-        If something is no array of numbers, shapes disagree, or a client has no or too many points.
+    ValueError if something is no array of numbers, shapes disagree, or a client has no points.
     """
 
     x: torch.Tensor
@@ -55,9 +52,9 @@ class Clients:
     ids: torch.Tensor = None
 
     def __post_init__(self):
-        counts = _wholes("counts", self.counts)
-        ids = torch.arange(len(counts)) if self.ids is None else _wholes("ids", self.ids)
-        x, y = _numbers("x", self.x), _numbers("y", self.y)
+        counts = wholes("counts", self.counts)
+        ids = torch.arange(len(counts)) if self.ids is None else wholes("ids", self.ids)
+        x, y = numbers("x", self.x), numbers("y", self.y)
         m, rows = len(counts), y.shape[1] if y.ndim > 1 else 0
         if len(x) != m or len(y) != m or len(ids) != m:
             raise ValueError(
@@ -72,10 +69,10 @@ class Clients:
         if x.ndim < 2 or x.shape[1] != rows:
             shapes = f"{tuple(x.shape)} and {tuple(y.shape)}"
             raise ValueError(f"x must be [m, n_max, ...] and y [m, n_max], got shapes {shapes}")
-        if m and int(counts.min()) < 1:
+        if (counts < 1).any():
             none = int(ids[counts < 1][0])
             raise ValueError(f"every client needs at least one point; client {none} has none")
-        if m and int(counts.max()) > rows:
+        if (counts > rows).any():
             raise ValueError(f"counts go up to {int(counts.max())} but x has {rows} rows")
         y = y if y.is_floating_point() else y.to(torch.int64)
         vars(self).update(x=x, y=y, counts=counts, ids=ids)
@@ -83,12 +80,12 @@ class Clients:
     @classmethod
     def from_lists(cls, xs, ys):
         """Pad one (x [n_i, ...], y [n_i]) pair a client, in the order of their ids."""
-        xs, ys = ([_numbers(name, one) for one in some] for name, some in (("xs", xs), ("ys", ys)))
-        counts = torch.tensor([len(y) for y in ys])
-        if len(xs) != len(ys) or any(len(x) != len(y) for x, y in zip(xs, ys, strict=False)):
+        xs, ys = [numbers("xs", x) for x in xs], [numbers("ys", y) for y in ys]
+        counts = [len(y) for y in ys]
+        if [len(x) for x in xs] != counts:
             raise ValueError("xs and ys must hold the same clients with the same numbers of points")
-        if not len(counts) or int(counts.min()) < 1:
-            where = int(counts.argmin()) if len(counts) else 0
+        if not all(counts) or not counts:
+            where = counts.index(0) if counts else 0
             raise ValueError(f"every client needs at least one point; client {where} has none")
         for name, parts in (("xs", xs), ("ys", ys)):
             kinds = {(tuple(part.shape[1:]), str(part.dtype)) for part in parts}
@@ -96,8 +93,8 @@ class Clients:
                 raise ValueError(
                     f"all clients in {name} need points of one shape and type, got {sorted(kinds)}"
                 )
-        pad = torch.nn.utils.rnn.pad_sequence
-        return cls(pad(list(xs), batch_first=True), pad(list(ys), batch_first=True), counts)
+        x, y = (torch.nn.utils.rnn.pad_sequence(parts, batch_first=True) for parts in (xs, ys))
+        return cls(x, y, counts)
 
     def __len__(self):
         return len(self.counts)
@@ -108,7 +105,7 @@ class Clients:
 
     def to(self, device):
         """The same clients on another device."""
-        return self._map(lambda tensor: fitted(tensor, device))
+        return self._map(lambda tensor: on_device(tensor, device))
 
     def _map(self, function):
         made = object.__new__(Clients)  # of what was checked: nothing is to be checked again
@@ -144,13 +141,12 @@ class Federation:
         numbers, one more than the largest label.
     name : str
         What the data is, in words.
+    truth : dict
+        What else is known of how the data was made, for example ``mixture`` [m, k].
 
-    Raises
-    ------
-    ValueError
-        If there are no clients, numbers are not finite or labels none of the classes (in the
-        padding too: losses are computed there before they are dropped), the training clients' ids
-        are not 0, ..., m - 1, or the truth does not fit the clients.
+    ValueError if there are no clients, numbers are not finite or labels none of the classes (in the
+    padding too: losses are computed there before they are dropped), the training clients' ids are
+    not 0, ..., m - 1, or the truth does not fit the clients.
     """
 
     train: Clients
@@ -166,7 +162,10 @@ class Federation:
         for part, clients in parts.items():
             if not len(clients):
                 raise ValueError(f"{part} needs at least one client, got none")
-            _finite(part, clients)
+            for name in ("x", "y"):
+                values = getattr(clients, name)
+                if values.is_floating_point() and not (sound := values.isfinite()).all():
+                    _blame(f"{part} {name} must be finite", clients, values, ~sound)
         if self.classes is None:
             labels = not any(one.y.is_floating_point() for one in parts.values())
             vars(self)["classes"] = int(1 + max(c.y.max() for c in parts.values())) if labels else 0
@@ -177,7 +176,7 @@ class Federation:
             raise ValueError(f"train needs the ids 0 to {m - 1} in order, got {ids[:10]}")
         for name, clients in (("clusters", self.train), ("test_clusters", self.test)):
             if getattr(self, name) is not None:
-                truth = vars(self)[name] = _wholes(name, getattr(self, name))
+                truth = vars(self)[name] = wholes(name, getattr(self, name))
                 if len(truth) != len(clients):
                     raise ValueError(f"{name} names {len(truth)} clients, there are {len(clients)}")
                 if int(truth.min()) < 0:
@@ -198,10 +197,7 @@ class Federation:
         return f"{words}\n{several if sizes[1:] else 'no hidden clusters: one for all clients'}"
 
     def fingerprint(self):
-        """A short hash of all data: two federations agree in it only if their data is equal.
-
-        The true clusters count as data, for records of a run depend on them.
-        """
+        """A short hash of all data, true clusters too: only equal federations agree in it."""
         digest = hashlib.blake2b(str(self.classes).encode(), digest_size=16)
         data = [*vars(self.train).values(), *vars(self.test).values()]
         for tensor in [self.clusters, self.test_clusters, *data]:
@@ -216,37 +212,6 @@ class Federation:
 def _span(counts):
     low, high = int(counts.min()), int(counts.max())
     return str(low) if low == high else f"{low} to {high}"
-
-
-def _numbers(name, given):
-    """What was given as a tensor of plain numbers."""
-    try:
-        found = given.detach() if isinstance(given, torch.Tensor) else torch.tensor(given)
-    except (TypeError, ValueError, RuntimeError, OverflowError):
-        found = torch.zeros((), dtype=torch.complex64)
-    if found.is_complex() or found.layout != torch.strided or not found.ndim:
-        raise ValueError(
-            f"{name} must be an array of plain numbers, got {type(given).__name__}; clients of "
-            "different sizes are padded by Clients.from_lists"
-        )
-    return found
-
-
-def _wholes(name, given):
-    """What was given as one int64 a client."""
-    found = _numbers(name, given)
-    numbers = found.to(torch.int64)
-    if found.ndim != 1 or not torch.equal(numbers.to(found.dtype), found):
-        raise ValueError(f"{name} must be one whole number a client, got {found[:9].tolist()}")
-    return numbers
-
-
-def _finite(part, clients):
-    """Name the first point of which a number is NaN or infinite."""
-    for name in ("x", "y"):
-        values = getattr(clients, name)
-        if values.is_floating_point() and not (sound := values.isfinite()).all():
-            _blame(f"{part} {name} must be finite", clients, values, ~sound)
 
 
 def _labelled(part, clients, classes):

@@ -16,12 +16,11 @@ Examples
 
 import torch
 
-from clusterfl_core import data, evaluation
+from clusterfl_core import data, door, evaluation
 from clusterfl_core.algorithms import baselines
 from clusterfl_core.algorithms.cfl import CFL
 from clusterfl_core.algorithms.fedsoft import FedSoft
 from clusterfl_core.algorithms.ifca import IFCA
-from clusterfl_core.banks import finite
 from clusterfl_core.clients import Clients, Federation
 from clusterfl_core.matching import best_matching
 from clusterfl_core.models import MLP
@@ -190,19 +189,6 @@ def make(method, settings, m, model=NET):
     return {"IFCA": IFCA, "FedEM": baselines.FedEM}[method](model, s["k"], sgd)
 
 
-def _passes(algorithm, jobs, replies):
-    """Passes over the data of all clients in one round trip; a look at the loss is a third."""
-    steps, k = algorithm.local.steps, jobs.models.shape[1]
-    look = k / 3 if isinstance(algorithm, (IFCA, baselines.FedEM)) else 0
-    if isinstance(algorithm, FedSoft) and replies.bank is None:
-        steps, look = 0, k / 3  # a weighing
-    if isinstance(algorithm, baselines.OneShot) and jobs.round == 0:
-        steps = algorithm.alone.steps
-    if isinstance(algorithm, baselines.FedEM):
-        steps *= k
-    return len(jobs.clients) * (steps + look)
-
-
 # ---------------------------------------------------------------- runs on a purse
 
 
@@ -219,7 +205,8 @@ def one_round(algorithm, state, people, device="cpu"):
     size = sum(p.numel() * state.bank.dtype.itemsize for p in algorithm.model.parameters())
     (one,) = rounds(algorithm, people, 1, start=state, device=device)
     models = (one.bytes_down + one.bytes_up) / size
-    work = sum(_passes(algorithm, *trip) for trip in one.trips)
+    passes = getattr(algorithm, "passes", lambda jobs: algorithm.local.passes)
+    work = sum(len(jobs.clients) * passes(jobs) for jobs, _replies in one.trips)
     return one.state, models / len(people), work / len(people)
 
 
@@ -243,7 +230,7 @@ def play(algorithm, people, seed, *, models=MODELS, passes=PASSES, watch=False, 
         Tuples (round, models, passes, mean accuracy of the honest clients), the last one at the
         end, and the last state within the purse; nothing and None if the run diverged.
     """
-    state, moved, work, rows = algorithm.init(people, seed), 0.0, 0.0, []
+    state, moved, work, rows = door.admit(algorithm, people, seed, 1), 0.0, 0.0, []
 
     def look():
         score = float(accuracy(state, people)[honest(people)].mean())
@@ -256,9 +243,6 @@ def play(algorithm, people, seed, *, models=MODELS, passes=PASSES, watch=False, 
             return [], None
         if moved + b > models + 1e-6 or work + w > passes + 1e-6:
             break
-        banks = [new.bank, *([new.personal] if hasattr(new, "personal") else [])]
-        if not all(bool(finite(bank).all()) for bank in banks):
-            return [], None
         state, moved, work = new, moved + b, work + w
         t = state.round
         if watch and (t <= 10 or (t <= 30 and t % 2 == 0) or t % 5 == 0):

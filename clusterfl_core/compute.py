@@ -8,9 +8,7 @@ one is fastest is measured in ``benchmarks/``.
   matrices (:mod:`clusterfl_core.models.forms`);
 * *Gram form* (:func:`gram_descent`): full-batch descent of a model whose form begins with a linear
   layer, in n^2 instead of n d multiplications a step and unit;
-* *vmap*: any other model, vectorised over clients by ``torch.func``;
-* *loop*: one client after another, for convolutions on a CPU, where it is faster, and for models
-  that vmap cannot take.
+* *vmap*, or a *loop* over clients (:mod:`clusterfl_core.models.general`): any other model.
 
 Three clients, three models, one call; the second client holds one point only:
 
@@ -24,52 +22,34 @@ Three clients, three models, one call; the second client holds one point only:
 [[0.0, 0.0], [0.0, 0.0], [-2.0, -2.0]]
 """
 
-import copy
-import threading
-import warnings
-import weakref
-
 import torch
-from torch import nn
-from torch.func import functional_call, vmap
 
 from clusterfl_core import models
-from clusterfl_core.banks import Bank, widest
+from clusterfl_core.banks import widest
+from clusterfl_core.models.general import batched, loops
 
-__all__ = ["accuracies", "activations", "client_gradients", "column", "first_pass", "gradients"]
-__all__ += ["gram_descent", "gram_pays", "loops", "loss_matrix", "masked_mean", "mean_losses"]
-__all__ += ["outputs", "point_factors", "point_loss_table", "shared_outputs"]
-
-_COPIES = threading.local()
-_REFUSED = weakref.WeakSet()  # models that vmap could not take
+__all__ = ["accuracies", "client_gradients", "column", "first_pass", "gradients", "gram_descent"]
+__all__ += ["gram_pays", "loops", "loss_matrix", "masked_mean", "mean_losses", "outputs"]
+__all__ += ["point_factors", "point_loss_table", "shared_outputs"]
 
 
 def outputs(bank, x):
     """Outputs [b, n, ...] of b models, each on its own inputs x [b, n, ...]."""
-    return _form(bank.model, x).outputs(bank.tensors, x)
+    return batched(bank.model, x).outputs(bank.tensors, x)
 
 
 def shared_outputs(bank, x):
     """Outputs [k, b, n, ...] of EVERY one of k models at every point x [b, n, ...] of b clients."""
-    return _form(bank.model, x).shared_outputs(bank.tensors, x)
+    return batched(bank.model, x).shared_outputs(bank.tensors, x)
 
 
 def gradients(bank, x, y, factors):
     """Gradient of sum_l factors_il f(theta_i; z_il) for each client i: a bank of b gradients.
 
-    Parameters
-    ----------
-    bank : Bank
-        One model a client: b of them.
-    x, y : Tensor [b, n, ...], Tensor [b, n]
-    factors : Tensor [b, n]
-        0 where a point does not count; such a point may hold anything finite.
+    The bank holds one model a client, x is [b, n, ...], y and factors are [b, n]. Where a factor is
+    0 a point does not count and may hold anything finite.
     """
-    with torch.inference_mode(False):
-        bank, (x, y, factors) = bank.map(_recordable), map(_recordable, (x, y, factors))
-        form, loss = _form(bank.model, x), models.point_loss(bank.model)
-        found = form.gradients(bank.tensors, x, y, factors, loss)
-    return Bank(bank.model, {name: found[name] for name in bank.tensors})
+    return _recorded(lambda form, *given: form.gradients(*given), bank, x, y, factors)
 
 
 def gram_pays(model, points, steps):
@@ -84,139 +64,22 @@ def gram_descent(bank, rows, x, y, factors, steps, rate, hidden=None):
     ``rows`` [b] says which models of the bank the clients start from, ``x``, ``y`` and ``factors``
     are as in :func:`gradients`; see :meth:`clusterfl_core.models.FirstLinear.descend`.
     """
+
+    def descend(form, *given):
+        start = hidden if hidden is None else _recordable(hidden)
+        return form.descend(*given, rows, steps, rate, start)
+
+    return _recorded(descend, bank, x, y, factors)
+
+
+def _recorded(work, bank, x, y, factors):
+    """A bank of what a form works out by autograd, also where that was switched off."""
     with torch.inference_mode(False):
-        bank, (x, y, factors) = bank.map(_recordable), map(_recordable, (x, y, factors))
-        hidden = hidden if hidden is None else _recordable(hidden)
-        form, loss = _form(bank.model, x), models.point_loss(bank.model)
-        found = form.descend(bank.tensors, rows, x, y, factors, loss, steps, rate, hidden)
-    return Bank(bank.model, {name: found[name] for name in bank.tensors})
-
-
-def activations(model, x):
-    """How many numbers the layers of a model say for the points x [n, ...]: an int."""
-    said, before, model = [], [], copy.deepcopy(model).to(x)
-
-    def after(part, given, found):
-        if len(said) == before.pop():  # no layer inside has said anything
-            found = found if isinstance(found, tuple | list) else [found]
-            said.append(sum(one.numel() for one in found if isinstance(one, torch.Tensor)))
-
-    for part in model.modules():
-        part.register_forward_pre_hook(lambda *_: before.append(len(said)))
-        part.register_forward_hook(after)
-    with torch.no_grad():
-        model(x)
-    return sum(said)
-
-
-# ---------------------------------------------------------------- which way
-
-
-def _form(model, x):
-    """How a model is computed: by its class's own form, else as any other."""
-    if len(x):
-        models.check(model, x[:2, :2].flatten(0, 1))
-    return models.form(model) or _AnyModel(model)
-
-
-class _AnyModel(models.Form):
-    """Any model: vectorised over clients, or one client after another."""
-
-    def __init__(self, model):
-        self.model = model
-
-    def outputs(self, tensors, x):
-        call = self._call(tensors)
-
-        def each():
-            return torch.stack([call(*one) for one in zip(_rows(tensors), x, strict=True)])
-
-        return self._vectorised(x, lambda: vmap(call)(tensors, x), each)
-
-    def shared_outputs(self, tensors, x):
-        call, parts = (
-            self._call(tensors),
-            x if loops(self.model, x.device) else x.flatten(0, 1)[None],
-        )
-        found = [torch.cat([call(one, part) for part in parts]) for one in _rows(tensors)]
-        return torch.stack(found).unflatten(1, x.shape[:2])
-
-    def gradients(self, tensors, x, y, factors, loss):
-        call = self._call(tensors)
-
-        def together():
-            return models.pull(lambda own: vmap(call)(own, x), tensors, y, factors, loss)
-
-        def each():
-            answers = []
-            for i, one in enumerate(_rows(tensors)):
-                real = factors[i] != 0  # padding costs nothing
-                if not real.any():
-                    answers.append({name: torch.zeros_like(t) for name, t in one.items()})
-                    continue
-                parts = x[i], y[i], factors[i]
-                points, labels, shares = parts if real.all() else (part[real] for part in parts)
-
-                def found(own, points=points):
-                    return call(own, points)
-
-                answers.append(models.pull(found, one, labels, shares, loss))
-            return {name: torch.stack([a[name] for a in answers]) for name in tensors}
-
-        return self._vectorised(x, together, each)
-
-    def _call(self, tensors):
-        """The model as a function of its parameters and its inputs."""
-        module = _own(self.model, next(iter(tensors.values())))
-        return lambda parameters, points: functional_call(module, parameters, (points,))
-
-    def _vectorised(self, x, together, each):
-        """What ``together`` gives for all clients at once, or ``each`` one after another."""
-        if loops(self.model, x.device):
-            return each()
-        try:
-            return together()
-        except Exception as error:  # vmap refuses in many ways; a fault of the model shows below
-            found = each()
-            _REFUSED.add(self.model)
-            warnings.warn(
-                f"{type(self.model).__name__} cannot be vectorised over clients, so one client is "
-                f"computed after another, which is slower: {str(error).splitlines()[0][:150]}",
-                stacklevel=2,
-            )
-            return found
-
-
-def loops(model, device):
-    """Whether the models of a bank are taken one after another.
-
-    So it is on a CPU for convolutions: a bank of them becomes one grouped convolution, which is
-    slow there. On a GPU the bank is faster.
-    """
-    if model in _REFUSED:
-        return True
-    convolves = any(isinstance(part, nn.Conv2d) for part in model.modules())
-    return convolves and torch.device(device).type == "cpu"
-
-
-def _own(model, tensor):
-    """A copy of the thread's own, of the tensor's device and type, in the mode of the model.
-
-    ``functional_call`` puts parameters into it while it runs: two threads must not share one, and
-    a caller's model is never changed.
-    """
-    copies = vars(_COPIES).setdefault("of", weakref.WeakKeyDictionary())
-    kept, key = copies.get(model), (tensor.device, tensor.dtype, model.training)
-    if kept is None or kept[0] != key:
-        with torch.inference_mode(False):
-            copies[model] = kept = key, copy.deepcopy(model).to(tensor)
-    return kept[1]
-
-
-def _rows(tensors):
-    """The parameters of each model by name."""
-    parts = zip(*(tensor.unbind(0) for tensor in tensors.values()), strict=True)
-    return [dict(zip(tensors, row, strict=True)) for row in parts]
+        tensors = {name: _recordable(tensor) for name, tensor in bank.tensors.items()}
+        x, y, factors = _recordable(x), _recordable(y), _recordable(factors)
+        loss = models.point_loss(bank.model)
+        found = work(batched(bank.model, x), tensors, x, y, factors, loss)
+    return bank.holding({name: found[name] for name in tensors})
 
 
 def _recordable(tensor):
@@ -247,10 +110,10 @@ def first_pass(bank, clients, solver):
     if not solver.in_gram_form(bank.model, clients):
         return loss_matrix(bank, clients), None
     x = clients.inputs(bank.dtype)
-    form = _form(bank.model, x)
+    form = batched(bank.model, x)
     hidden = form.hidden(bank.tensors, x)
-    found = form.shared_after(bank.tensors, hidden)
-    return _means(_point_losses(bank.model, found, clients.y), clients), hidden
+    table = _point_losses(bank, form.shared_after(bank.tensors, hidden), clients.y)
+    return _means(table, clients), hidden
 
 
 def point_loss_table(bank, clients):
@@ -258,12 +121,11 @@ def point_loss_table(bank, clients):
 
     What stands in the rows of padding means nothing.
     """
-    found = shared_outputs(bank, clients.inputs(bank.dtype))
-    return _point_losses(bank.model, found, clients.y)
+    return _point_losses(bank, shared_outputs(bank, clients.inputs(bank.dtype)), clients.y)
 
 
-def _point_losses(model, found, y):
-    loss = models.point_loss(model)
+def _point_losses(bank, found, y):
+    loss = models.point_loss(bank.model)
     return torch.stack([loss(one, y) for one in found])
 
 
@@ -281,15 +143,10 @@ def accuracies(bank, clients):
 def client_gradients(bank, x, y, mask, weights=None):
     """Gradient of each client's mean loss at its own model: a bank of b gradients.
 
-    Parameters
-    ----------
-    bank, x, y
-        As in :func:`gradients`.
-    mask : BoolTensor [b, n]
-        Points that count, at least one a client.
-    weights : Tensor [b, n], optional
-        Factor of each point's loss. The mean is still over the number of points: it is
-        (1 / n) sum_l weights_l f(theta; z_l), not divided by the sum of the weights.
+    ``bank``, ``x`` and ``y`` as in :func:`gradients`; ``mask`` (BoolTensor [b, n]) says which
+    points count, at least one a client. ``weights`` (Tensor [b, n]) are factors of the points'
+    losses. The mean is still over the number of points: it is (1 / n) sum_l weights_l
+    f(theta; z_l), not divided by the sum of the weights.
     """
     return gradients(bank, x, y, point_factors(mask, bank.dtype, weights))
 

@@ -1,18 +1,16 @@
 """What an algorithm is, and what travels between the server and its clients.
 
-An algorithm is an object of settings with four functions and a test:
-
-* ``init(federation, seed)`` makes the :class:`State` before the first round;
-* ``plan(state)`` is the server: which clients work now, on which models (:class:`Jobs`);
-* ``client_step(jobs, clients)`` is the client, for many clients at once or for one: it answers with
-  models or gradients and a few numbers (:class:`Replies`). Neither jobs nor replies hold data;
-* ``absorb(state, parts)`` is the server again: it reads what came back and makes the next state;
-* ``test_protocol(state, federation)`` says how good that state is.
+An algorithm is an object of settings with four functions and a test (:class:`Algorithm`). ``init``
+makes the :class:`State` before the first round. ``plan`` is the server: which clients work now, on
+which models (:class:`Jobs`). ``client_step`` is the client, for many clients at once or for one: it
+answers with models or gradients and a few numbers (:class:`Replies`). ``absorb`` is the server
+again, which makes the next state of what came back. ``test_protocol`` says how good a state is.
+Neither jobs nor replies hold data.
 
 A *round trip* is plan, client_step, absorb. A round has as many of them as the algorithm wants: it
 is over when ``state.round`` has grown by one. The same five run in one process
 (:func:`clusterfl_core.run`) and with clients that are programs of their own
-(:mod:`clusterfl_core.flower`); nothing else is asked of them, and no list has to name them.
+(:mod:`clusterfl_core.flower`); no list has to name them.
 
 Examples
 --------
@@ -56,22 +54,16 @@ from typing import Protocol, runtime_checkable
 import torch
 
 from clusterfl_core import compute
-from clusterfl_core.banks import Bank, finite, fitted
+from clusterfl_core.banks import Bank, finite, on_device
 
 __all__ = ["Algorithm", "Jobs", "Replies", "State", "Unusable", "summed", "traffic"]
 
 
 class Unusable(ValueError):
-    """What one client sent cannot be used; ``absorb`` may raise it.
+    """What a client (its id) sent cannot be used, and why, in words; ``absorb`` may raise it.
 
     Where clients are elsewhere, the server then absorbs the answers of the others and notes why
     this one is missing.
-
-    Parameters
-    ----------
-    client : int
-    why : str
-        What it sent, in words: "sent identity 7, there are 0 to 3".
     """
 
     def __init__(self, client, why):
@@ -120,21 +112,15 @@ class State:
         models = self.assignments[clients][:, None] if models is None else models
         return Jobs(self.seed, self.round, clients, self.bank, models, **more)
 
+    def finite(self):
+        """Whether all its models are finite, the bank's and those in fields of its own."""
+        banks = [one for one in vars(self).values() if isinstance(one, Bank)]
+        return all(bool(finite(bank).all()) for bank in banks)
+
     def predict(self, rows, x, classes):
-        """Outputs of the model of each of these training clients.
+        """What training clients ``rows`` [b] predict for x [b, n, ...]: [b, n] or [b, n, classes].
 
-        Parameters
-        ----------
-        rows : LongTensor [b]
-            Training clients; may repeat.
-        x : Tensor [b, n, ...]
-            What the i-th is to predict for.
-        classes : int
-            Number of classes; 0 for regression.
-
-        Returns
-        -------
-        Tensor [b, n] or [b, n, classes]
+        A client may stand in several rows; ``classes`` is 0 for regression.
         """
         return compute.outputs(self.models.take(self.assignments[rows]), x)
 
@@ -153,8 +139,9 @@ class Algorithm(Protocol):
         The architecture of every model.
     test_protocol : callable
         ``test_protocol(state, federation)`` gives the quality of each test client: Tensor [m_test],
-        accuracies in [0, 1], or errors where ``federation.classes`` is 0. The protocols of the
-        papers are in :mod:`clusterfl_core.evaluation`; in a class they stand in ``staticmethod``.
+        or [m] where it judges the training clients; accuracies in [0, 1], or errors where
+        ``federation.classes`` is 0. The papers' protocols are in
+        :mod:`clusterfl_core.evaluation`; in a class they stand in ``staticmethod``.
     """
 
     model: torch.nn.Module
@@ -163,9 +150,9 @@ class Algorithm(Protocol):
     def init(self, federation, seed):
         """The state before the first round.
 
-        Of the federation it may use ``len(federation)``, m, and ``federation.train.counts``, n_i,
-        and no more: where clients are elsewhere, the server knows only these. What it draws at
-        random comes from :func:`clusterfl_core.randomness.generator`, with the seed in the key.
+        The federation has ``len(federation)``, m, and ``federation.train.counts``, n_i, and no
+        more: what a server knows of clients that are elsewhere. Random numbers come from
+        :func:`clusterfl_core.randomness.generator`, with the seed in the key.
         """
         ...
 
@@ -177,8 +164,8 @@ class Algorithm(Protocol):
         """What b clients answer: :class:`Replies`.
 
         Row i of the jobs belongs to row i of the clients. A client must compute the same alone and
-        among others; random numbers come from :func:`clusterfl_core.randomness.generator` with
-        ``jobs.key`` and the client's id. A client that trains says its ``loss`` before that.
+        among others; its random numbers have ``jobs.key`` and its id in the key. A client that
+        trains says its ``loss`` before that.
         """
         ...
 
@@ -186,11 +173,11 @@ class Algorithm(Protocol):
         """The next state.
 
         ``parts`` is an iterator of :class:`Replies`, of some clients each, in the order of their
-        ids; replies may be missing. Who needs all at once takes ``Replies.join(parts)``, who needs
-        only sums :func:`summed`, which keeps the models of one part at a time. ``state.next(…)``
-        ends the round; a state with the same ``round`` asks for another round trip. The state
-        given stays as it is. ``parts`` can be read once only, and a client that did not answer
-        keeps its assignment: ``state.assignments.clone()``, then the rows ``replies.clients``.
+        ids, to be read once; replies may be missing. Who needs all at once takes
+        ``Replies.join(parts)``, who needs only sums :func:`summed`, which keeps the models of one
+        part at a time. ``state.next(…)`` ends the round; a state with the same ``round`` asks for
+        another round trip. A client that did not answer keeps its assignment:
+        ``state.assignments.clone()``, then the rows ``replies.clients``.
         """
         ...
 
@@ -210,11 +197,10 @@ class Jobs:
     models : LongTensor [b, q]
         Which q models of the bank each client receives; q may be 0.
     kept : Bank, optional
-        A model each client kept from before, b in all: one that it sent in its last answer. It
-        lies with the client already and does not travel.
+        A model each client kept, b in all: one that it sent in its last answer, so that it lies
+        with the client already and does not travel.
     values : dict of Tensor [b, ...]
-        Numbers each client found in an earlier round trip and told the server, for example its
-        importance weights.
+        Numbers each client found in an earlier round trip and told the server.
     shared : tuple of str
         Names of parameters that are equal in all models of the bank; a client is sent one copy.
     """
@@ -249,7 +235,7 @@ class Jobs:
     def to(self, device):
         """The same jobs with the models on another device."""
         kept = self.kept.to(device) if self.kept else None
-        values = {name: fitted(value, device) for name, value in self.values.items()}
+        values = {name: on_device(value, device) for name, value in self.values.items()}
         bank, models = self.bank.to(device), self.models.to(device)
         return replace(self, bank=bank, models=models, kept=kept, values=values)
 
@@ -262,7 +248,7 @@ class Replies:
     ----------
     clients : LongTensor [b]
         Ids of the clients that answered.
-    bank : Bank or None
+    bank : Bank, optional
         r models, updates or gradients a client, client after client: b r in all.
     values : dict of Tensor [b, ...]
         Numbers beside them, for example ``loss`` and ``identity``.
@@ -275,8 +261,7 @@ class Replies:
     def to(self, device):
         """The same replies on another device."""
         values = {name: value.to(device) for name, value in self.values.items()}
-        bank = None if self.bank is None else self.bank.to(device)
-        return Replies(self.clients.to(device), bank, values)
+        return Replies(self.clients.to(device), self.bank and self.bank.to(device), values)
 
     def sound(self):
         """Whether all models of each client are finite: BoolTensor [b]."""
@@ -288,65 +273,39 @@ class Replies:
     def join(parts):
         """Replies of several groups of clients as one on the CPU, sorted by client id."""
         parts = [part.to("cpu") for part in parts]
+        if not parts:
+            raise TypeError("there are no replies to join: parts can be read once only")
         clients = torch.cat([part.clients for part in parts])
         order, names = clients.argsort(), parts[0].values
         values = {name: torch.cat([part.values[name] for part in parts])[order] for name in names}
-        if parts[0].bank is None:
-            return Replies(clients[order], None, values)
-        bank = Bank.concatenate([part.bank for part in parts])
-        if torch.equal(order, torch.arange(len(order))):
-            return Replies(clients, bank, values)
-        each = len(bank) // len(clients)
-        rows = (order[:, None] * each + torch.arange(each)).flatten()
-        return Replies(clients[order], bank.take(rows), values)
+        bank = parts[0].bank and Bank.concatenate([part.bank for part in parts])
+        if bank and not torch.equal(order, torch.arange(len(order))):
+            rows = torch.arange(len(bank)).view(len(clients), -1)
+            bank = bank.take(rows[order].flatten())
+        return Replies(clients[order], bank, values)
 
 
 def summed(parts, count, group, weight=None):
-    """Sums of the clients' models by group, in the order of the clients.
+    """Sums of the clients' models (one a client) by group, in the order of the clients.
 
-    The server needs room for the models of one part at a time, not of all clients.
-
-    Parameters
-    ----------
-    parts : iterator of Replies
-        One model a client.
-    count : int
-        Number of groups.
-    group : callable
-        From Replies to the group of each client: LongTensor [b].
-    weight : callable, optional
-        From Replies to the factor of each client's model: Tensor [b].
-
-    Returns
-    -------
-    sums : Bank
-        ``count`` sums, in the widest floating type.
-    replies : Replies
-        All that the clients said besides, without their models.
+    The server needs room for the models of one part at a time, not of all clients. ``group`` and
+    ``weight`` are functions of Replies: the group of each client, one of ``count``, LongTensor [b],
+    and the factor of its model, Tensor [b] (default: 1). A Bank of ``count`` sums, in the widest
+    floating type, and Replies of all that the clients said besides, without their models.
     """
     sums, said = None, []
     for part in parts:
         sums = part.bank.sums(group(part), count, weight and weight(part), sums)
         said.append(replace(part, bank=None))
-    return sums.to("cpu"), Replies.join(said)
+    replies = Replies.join(said)
+    return sums.to("cpu"), replies
 
 
 def traffic(jobs, sent):
-    """Bytes of model parameters that travel in one round trip.
+    """Bytes of model parameters that travel in one round trip: down (to the clients) and up.
 
-    Identities and losses, a few bytes a client, are not counted. A client that was sent no model
-    trains for itself and sends none back.
-
-    Parameters
-    ----------
-    jobs : Jobs
-    sent : int
-        Models that came back.
-
-    Returns
-    -------
-    tuple of int
-        Down (server to clients) and up (clients to server).
+    ``sent`` models came back. Identities and losses, a few bytes a client, are not counted. A
+    client that was sent no model trains for itself and sends none back.
     """
     if not jobs.models.numel():
         return 0, 0

@@ -19,7 +19,7 @@ from clusterfl_core.banks import Bank, widest
 from clusterfl_core.clients import Federation
 from clusterfl_core.contract import Jobs, Replies, State
 
-__all__ = ["admit", "check_jobs", "check_replies", "never_ends"]
+__all__ = ["Known", "Parts", "admit", "check_jobs", "check_replies", "check_state", "never_ends"]
 
 ASKED = {  # what an algorithm is asked for, and with what
     "init": "federation, seed",
@@ -28,14 +28,54 @@ ASKED = {  # what an algorithm is asked for, and with what
     "absorb": "state, parts",
     "test_protocol": "state, federation",
 }
+TAKEN = {"round", "train_loss", "clients", "accuracy", "error", "identity_accuracy", "seconds"}
+TAKEN |= {"bytes_down", "bytes_up", "missing"}  # what each record of a round says
 TRIPS = 100  # round trips after which a round that has not ended is taken for one that never does
+
+
+class Known:
+    """What a server knows of a federation, and all that ``init`` is given of it: m and the n_i."""
+
+    _kind = "an algorithm"
+
+    def __init__(self, kind, counts):
+        self._kind, self.counts, self.train = kind, counts, self
+
+    def __len__(self):
+        return len(self.counts)
+
+    def __getattr__(self, name):
+        raise (AttributeError if name.startswith("__") else TypeError)(
+            f"{self._kind}.init asks for {name}, but the data is with the clients: a server knows "
+            "len(federation) and federation.train.counts"
+        )
+
+
+class Parts:
+    """What ``absorb`` is given: an iterator of Replies, no Replies itself."""
+
+    def __init__(self, replies):
+        self._replies = iter(replies)
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        return next(self._replies)
+
+    def __getattr__(self, name):
+        raise (AttributeError if name.startswith("__") else TypeError)(
+            f"absorb asks parts for {name}, but they are an iterator of Replies: take "
+            "Replies.join(parts), or a part at a time"
+        )
 
 
 def admit(algorithm, federation, seed, rounds, *, rehearse=True):
     """The state before the first round, or one sentence about what is missing or wrong.
 
-    Where the clients' data are at hand, one of them tries the first round: what it answers, whether
-    the round ends and whether the state before it stays is seen before any work is done.
+    Where the clients' data are at hand, one of them tries the first round, twice: what it answers,
+    whether the round ends, whether the state before it stays and whether it is the same round with
+    the same seed is seen before any work is done.
 
     Parameters
     ----------
@@ -55,25 +95,36 @@ def admit(algorithm, federation, seed, rounds, *, rehearse=True):
     TypeError, ValueError
         Whatever breaks the contract, in words.
     """
-    a_class = isinstance(algorithm, type)
-    kind = algorithm.__name__ if a_class else type(algorithm).__name__
-    absent = [name for name in ASKED if not callable(getattr(algorithm, name, None))]
-    if a_class or absent:
-        what = "settings: it is a class, not an object"
-        if absent:
-            found = getattr(algorithm, absent[0], None)
-            what = f"function {absent[0]}" + (
-                "" if found is None else f", but a {type(found).__name__}"
+    kind = type(algorithm).__name__
+    if isinstance(algorithm, type):
+        kind = algorithm.__name__
+        raise TypeError(f"{kind} is no algorithm: it is a class, not an object with settings")
+    for name, given in ASKED.items():
+        function = getattr(algorithm, name, None)
+        if not callable(function):
+            what = "" if function is None else f", but a {type(function).__name__}"
+            raise TypeError(
+                f"{kind} is no algorithm: it has no function {name}{what} "
+                "(see clusterfl_core.contract)"
             )
-        raise TypeError(f"{kind} is no algorithm: it has no {what} (see clusterfl_core.contract)")
+        try:
+            inspect.signature(function).bind(*given.split(", "))
+        except TypeError:
+            raise TypeError(
+                f"{kind}.{name} must take ({given}); a function that does not take self stands in "
+                "staticmethod"
+            ) from None
     if not isinstance(getattr(algorithm, "model", None), torch.nn.Module):
         raise TypeError(f"{kind}.model must be a torch.nn.Module, got {_kind(algorithm, 'model')}")
     if not (is_dataclass(algorithm) and type(algorithm).__dataclass_params__.frozen):
         raise TypeError(f"{kind} must be a frozen dataclass: its settings say what a run was")
-    for name in ASKED:
-        _check_signature(kind, algorithm, name)
-    state = algorithm.init(federation, seed)
-    _check_state(kind, "init", state, len(federation))
+
+    def begin():
+        state = algorithm.init(Known(kind, federation.train.counts.clone()), seed)
+        check_state(f"{kind}.init", state, len(federation))
+        return state
+
+    state = begin()
     if state.round != 0:
         raise ValueError(f"{kind}.init must give round 0, got {state.round}")
     if state.most is not None and rounds > state.most:
@@ -81,7 +132,12 @@ def admit(algorithm, federation, seed, rounds, *, rehearse=True):
     if rehearse and isinstance(federation, Federation):
         points = federation.train.take([0]).inputs(state.bank.dtype)[0]
         models.check(algorithm.model, points, federation.classes)
-        _rehearse(algorithm, state, federation.train)
+        once, again = (_rehearsed(algorithm, one, federation.train) for one in (state, begin()))
+        if not torch.allclose(once, again, rtol=1e-3, equal_nan=True):
+            raise ValueError(
+                f"{kind} plays the same round in two ways with the same seed: what is random must "
+                "come from clusterfl_core.randomness.generator, with the seed in the key"
+            )
     return state
 
 
@@ -89,49 +145,47 @@ def _kind(thing, name):
     return type(getattr(thing, name, None)).__name__
 
 
-def _check_signature(kind, algorithm, name):
-    try:
-        inspect.signature(getattr(algorithm, name)).bind(*ASKED[name].split(", "))
-    except TypeError:
-        raise TypeError(
-            f"{kind}.{name} must take ({ASKED[name]}); a function that does not take self stands "
-            "in staticmethod"
-        ) from None
-
-
-def _check_state(kind, function, state, m):
+def check_state(whose, state, m):
+    """Refuse what is no state of m clients; ``whose`` says who gave it."""
     if not isinstance(state, State):
-        raise TypeError(f"{kind}.{function} must give a contract.State, got {type(state).__name__}")
+        raise TypeError(f"{whose} must give a contract.State, got {type(state).__name__}")
     if not isinstance(state.bank, Bank):
         got = _kind(state, "bank")
-        raise TypeError(f"{kind}.{function} must give a state with a Bank, got {got} as its bank")
+        raise TypeError(f"{whose} must give a state with a Bank, got {got} as its bank")
     found = state.assignments
     if not isinstance(found, torch.Tensor) or (found.dim() == 1 and found.is_floating_point()):
         got = found.dtype if isinstance(found, torch.Tensor) else type(found).__name__
         raise TypeError(
-            f"{kind}.{function} must give assignments as a LongTensor [m] or shares [m, k], got "
-            f"{got}"
+            f"{whose} must give assignments as a LongTensor [m] or shares [m, k], got {got}"
         )
     if found.shape[:1] != (m,):
         raise TypeError(
-            f"{kind}.{function} must give a state with one assignment for each of the {m} clients, "
-            f"whoever answered, got shape {list(found.shape)}"
+            f"{whose} must give a state with one assignment for each of the {m} clients, whoever "
+            f"answered, got shape {list(found.shape)}"
+        )
+    note = state.note()
+    if not isinstance(note, dict) or TAKEN & set(note):
+        got = sorted(TAKEN & set(note)) if isinstance(note, dict) else type(note).__name__
+        raise TypeError(
+            f"{whose} must give a state whose note() is a dict with names of its own, got {got}"
         )
 
 
-def _rehearse(algorithm, state, clients):
-    """Let the last client of each round trip of one round answer alone; its id is not its row."""
-    kind, first = type(algorithm).__name__, state.round
-    before, stood = state, _stands(state)
+def _rehearsed(algorithm, state, clients):
+    """Where one round comes to if the last client of each round trip answers alone.
+
+    That client's id is not its row in the batch.
+    """
+    kind, first, before, stood = type(algorithm).__name__, state.round, state, _stands(state)
     for _ in range(TRIPS):
         jobs = check_jobs(kind, algorithm.plan(state), len(clients))
         one = jobs.take([len(jobs.clients) - 1])
         replies = check_replies(kind, algorithm.client_step(one, clients.take(one.clients)), one)
         try:
-            state = algorithm.absorb(state, iter([replies]))
+            state = algorithm.absorb(state, Parts([replies]))
         except ValueError:  # it cannot do with one answer, and says so
-            return
-        _check_state(kind, "absorb", state, len(clients))
+            return _stands(state)
+        check_state(f"{kind}.absorb", state, len(clients))
         if state.round != first:
             break
     else:
@@ -141,17 +195,18 @@ def _rehearse(algorithm, state, clients):
             f"{kind}.absorb must end one round at a time: state.round went from {first} to "
             f"{state.round}"
         )
-    if _stands(before) != stood:
+    if not torch.equal(_stands(before).nan_to_num(), stood.nan_to_num()):
         raise ValueError(
             f"{kind} changes the state it is given: make new tensors, with bank.map(…) and "
             "assignments.clone(), and state.next(…) of them"
         )
+    return _stands(state)
 
 
 def _stands(state):
     """The assignments, and of each tensor of the bank its sum, which tells without a copy."""
-    sums = [str(float(t.sum(dtype=widest(t.device)))) for t in state.bank.tensors.values()]
-    return state.assignments.tolist(), sums
+    sums = [t.sum(dtype=widest(t.device)).view(1) for t in state.bank.tensors.values()]
+    return torch.cat([state.assignments.flatten().to(sums[0]), *sums])
 
 
 def never_ends(kind, number):

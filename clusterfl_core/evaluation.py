@@ -16,45 +16,37 @@ import torch
 
 from clusterfl_core import compute, models
 from clusterfl_core.matching import best_matching
-from clusterfl_core.similarity import cross_similarity, optimal_bipartition
+from clusterfl_core.similarity import separation_gap
 
-__all__ = [
-    "adjusted_rand_index",
-    "best",
-    "center_table",
-    "hard",
-    "identity_accuracy",
-    "lowest",
-    "lowest_loss",
-    "match_clusters",
-    "own_distribution",
-    "own_training_data",
-    "personal_quality",
-    "quality",
-    "same_people",
-    "score",
-    "separation_gap",
-]
+__all__ = ["adjusted_rand_index", "center_table", "hard", "identity_accuracy", "loss_and_lowest"]
+__all__ += ["lowest", "lowest_loss", "match_clusters", "own_distribution", "own_training_data"]
+__all__ += ["personal_quality", "quality", "same_people", "score", "separation_gap", "torn"]
 
 
 def score(algorithm, state, federation):
-    """Quality of each test client's predictions, by the algorithm's own test protocol.
+    """Quality of each client's predictions, by the algorithm's own test protocol.
 
-    Returns
-    -------
-    Tensor [m_test]
-        Accuracy in [0, 1] of each test client, or mean squared error for regression
-        (``federation.classes == 0``).
+    Tensor [m_test], or [m] where the protocol judges the training clients: accuracies in [0, 1], or
+    mean squared errors (``federation.classes == 0``). TypeError if it gives something else.
     """
-    return algorithm.test_protocol(state, federation)
+    found, kind = algorithm.test_protocol(state, federation), type(algorithm).__name__
+    sizes = len(federation.test), len(federation.train)
+    tensor = isinstance(found, torch.Tensor)
+    if not (tensor and found.is_floating_point() and found.ndim == 1 and len(found) in sizes):
+        got = f"{list(found.shape)} of {found.dtype}" if tensor else type(found).__name__
+        raise TypeError(
+            f"{kind}.test_protocol must give a floating tensor [{sizes[0]}], one number a test "
+            f"client, or [{sizes[1]}], one a training client, got {got}"
+        )
+    return found
 
 
 def lowest(losses):
     """Index of the lowest loss in each row [b, k]; the first one where several are equal."""
-    return best(losses)[1]
+    return loss_and_lowest(losses)[1]
 
 
-def best(losses):
+def loss_and_lowest(losses):
     """The lowest loss in each row [b, k] and its index, the first one where several are equal."""
     least = losses.min(1).values
     return least, (losses == least[:, None]).to(torch.int8).argmax(1)
@@ -63,8 +55,8 @@ def best(losses):
 def lowest_loss(state, federation):
     """Each test client takes the model with the lowest loss on its OWN data (IFCA, section 6.2).
 
-    The labels of the test clients are used to choose among the k models, then again to score the
-    choice. That is the protocol of IFCA's Table 1; with one model there is nothing to choose.
+    Its labels are used to choose among the k models, then again to score the choice. That is the
+    protocol of IFCA's Table 1; with one model there is nothing to choose.
     """
     losses = compute.loss_matrix(state.models, federation.test)
     chosen = lowest(losses)
@@ -76,21 +68,11 @@ def lowest_loss(state, federation):
 def own_distribution(state, federation):
     """Each client's own prediction on held-out data of its own distribution ("local", Table 1).
 
-    Which models predict for a client says :func:`personal_quality`.
-
-    Returns
-    -------
-    Tensor [m]
-        One value a TRAINING client: the mean over the test clients of its true cluster; where the
-        client is a mixture (``truth["mixture"]``, [m, k]), the mean over the test clients of each
-        cluster, weighted by the cluster's share. Where neither is known, each client's value on
-        held-out data of its own if the test clients are the training clients (equal ids), else the
-        mean over all test clients.
-
-    Raises
-    ------
-    ValueError
-        If no test client is known to be of a cluster that training clients belong to.
+    One value a TRAINING client, Tensor [m]: the mean over the test clients of its true cluster;
+    where the client is a mixture (``truth["mixture"]``, [m, k]), the mean over the test clients of
+    each cluster, weighted by the cluster's share. Where neither is known, each client's value on
+    held-out data of its own if the test clients are the training clients (:func:`same_people`),
+    else the mean over all test clients. ValueError if a cluster has no test client.
     """
     test, kinds = federation.test, federation.test_clusters
     if "mixture" in federation.truth:
@@ -128,23 +110,10 @@ def own_training_data(state, federation):
 
 
 def personal_quality(state, federation, rows, clients):
-    """How well training clients predict for other clients' data.
+    """How well training client ``rows[i]`` predicts for the i-th of b clients: Tensor [b], float64.
 
-    Parameters
-    ----------
-    state : clusterfl_core.contract.State
-        Whose ``predict`` says which models predict for a client.
-    federation : Federation
-        Says whether there are classes.
-    rows : LongTensor [b]
-        Training clients; may repeat.
-    clients : Clients
-        b clients, the i-th to be predicted by training client ``rows[i]``.
-
-    Returns
-    -------
-    Tensor [b], float64
-        Accuracy or mean squared error; NaN where a client was never assigned a model.
+    Accuracy or mean squared error; NaN where a client was never assigned a model. Which models
+    predict for a client says ``state.predict``; ``rows`` [b] may repeat.
     """
     found = state.predict(rows, clients.inputs(state.bank.dtype), federation.classes)
     values = quality(found, state, federation, clients)
@@ -163,11 +132,8 @@ def quality(found, state, federation, clients):
 def center_table(bank, federation):
     """Quality of every center on the data of every test client (FedSoft, Tables 1, 3 and 4).
 
-    Returns
-    -------
-    Tensor [m_test, k]
-        Accuracy, or mean squared error for regression. With one test client for each pure
-        distribution a row is a distribution, as in the paper.
+    Tensor [m_test, k] of accuracies, or of mean squared errors for regression. With one test client
+    for each pure distribution a row is a distribution, as in the paper.
     """
     test = federation.test
     if not federation.classes:
@@ -195,16 +161,8 @@ def same_people(federation):
 def match_clusters(estimated, clusters):
     """Best one-to-one matching of estimated clusters to true ones (Hungarian method).
 
-    Parameters
-    ----------
-    estimated, clusters : LongTensor [m]
-        Estimated identity (-1: unknown, matches nothing) and true cluster of each client.
-
-    Returns
-    -------
-    dict of int to int
-        For each matched estimated cluster the true cluster it stands for. At most one estimated
-        cluster stands for a true one.
+    ``estimated`` (-1: unknown, matches nothing) and ``clusters`` are LongTensor [m]. A dict of int
+    to int: for each matched estimated cluster the one true cluster it stands for.
     """
     known = estimated >= 0
     rows = int(estimated.max()) + 1 if known.any() else 0
@@ -236,54 +194,9 @@ def adjusted_rand_index(estimated, clusters):
 def torn(groups, clusters):
     """How many true clusters a partition tears: their clients lie in more than one group.
 
-    A bipartition that tears none is *correct* (CFL, Definition 1); it need not find all clusters.
-
-    Parameters
-    ----------
-    groups : sequence of LongTensor or array
-        The clients of each group.
-    clusters : LongTensor [m]
-        True cluster of each client.
-
-    Returns
-    -------
-    int
+    ``groups`` holds the clients of each group, ``clusters`` [m] the true cluster of each client. A
+    bipartition that tears none is *correct* (CFL, Definition 1); it need not find all clusters.
     """
     clusters = torch.as_tensor(clusters)
     kinds = [clusters[torch.as_tensor(ids)].unique() for ids in groups]
     return int((torch.cat(kinds).bincount() > 1).sum())
-
-
-def separation_gap(similarity, clusters):
-    """How clearly similarities show the clusters: g = alpha_intra^min - alpha_cross^max (CFL, 29).
-
-    Parameters
-    ----------
-    similarity : Tensor or ndarray [m, m]
-        Cosine similarities of the clients, m at least 2.
-    clusters : LongTensor [m]
-        True cluster of each client, I(i).
-
-    Returns
-    -------
-    float
-        The least similarity within a true cluster, less the largest across the OPTIMAL
-        bipartition. Where it is positive the bipartition is correct: no true cluster is torn
-        (Corollary 1). Remark 2 of the paper adds "only if", which is not so: the bipartition is
-        also correct where the clients of a cluster are similar along a chain, not all in pairs.
-
-    Raises
-    ------
-    ValueError
-        If the clusters are not those of the similarity's clients, or the similarity is not one
-        that :func:`clusterfl_core.algorithms.cfl.optimal_bipartition` takes.
-    """
-    similarity, clusters = torch.as_tensor(similarity), torch.as_tensor(clusters)
-    halves = optimal_bipartition(similarity)
-    if clusters.shape != (len(similarity),):
-        raise ValueError(
-            f"clusters must name the cluster of each of the {len(similarity)} clients, "
-            f"got shape {tuple(clusters.shape)}"
-        )
-    within = similarity[clusters[:, None] == clusters]
-    return float(within.min()) - cross_similarity(similarity, *halves)

@@ -368,7 +368,7 @@ def serve(
     done = simulation.begin(algorithm, known, rounds, seed, checkpoint)
     while done.state.round < rounds:
         server.missing, server.trips = [], 0
-        done = simulation.one_more(done, federation, server.trip)
+        done = simulation.extended(done, federation, server.trip)
         done.history[-1]["missing"] = server.missing
         if checkpoint is not None:
             done.save(checkpoint)
@@ -476,7 +476,7 @@ class Server:
             one = jobs.take((jobs.clients == parts[0].clients).nonzero()[:, 0])
             door.check_replies(kind, parts[0], one)  # the others have the same form
             try:
-                after = self.algorithm.absorb(state, iter(parts))
+                after = self.algorithm.absorb(state, door.Parts(parts))
             except Unusable as error:  # the others' answers are absorbed without it
                 rest = [part for part in parts if int(part.clients) != error.client]
                 if len(rest) == len(parts):

@@ -10,15 +10,14 @@ Examples
 35
 """
 
+import copy
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import torch
 
-from clusterfl_core import compute
-
-__all__ = ["chunk_size", "free_memory", "in_order", "named_device", "placed"]
+__all__ = ["activations", "chunk_size", "free_memory", "in_order", "named_device", "placed"]
 
 LARGEST_CHUNK = 256  # clients handled as one batch
 CACHE = 2**25  # bytes: a chunk that fits the last cache of a core is fastest, measured
@@ -57,13 +56,30 @@ def chunk_size(bank, clients, device="cpu"):
         free memory in any case.
     """
     points, numbers = clients.y.shape[1], clients.x[0, 0].numel()
-    said = compute.activations(bank.model, clients.take([0]).inputs(bank.dtype)[0, :1].cpu())
+    said = activations(bank.model, clients.take([0]).inputs(bank.dtype)[0, :1].cpu())
     model = sum(p.numel() for p in bank.model.parameters()) * bank.dtype.itemsize
     one = points * (numbers + (2 + len(bank)) * said) * bank.dtype.itemsize + 3 * model
     room = free_memory(device) / 16
     if torch.device(device).type == "cpu":
         room = min(room, CACHE)
     return int(min(max(room // one, 1), LARGEST_CHUNK))
+
+
+def activations(model, x):
+    """How many numbers the layers of a model say for the points x [n, ...]: an int."""
+    said, before, model = [], [], copy.deepcopy(model).to(x)
+
+    def after(part, given, found):
+        if len(said) == before.pop():  # no layer inside has said anything
+            found = found if isinstance(found, tuple | list) else [found]
+            said.append(sum(one.numel() for one in found if isinstance(one, torch.Tensor)))
+
+    for part in model.modules():
+        part.register_forward_pre_hook(lambda *_: before.append(len(said)))
+        part.register_forward_hook(after)
+    with torch.no_grad():
+        model(x)
+    return sum(said)
 
 
 def in_order(work, chunks, device):

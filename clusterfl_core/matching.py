@@ -19,15 +19,8 @@ __all__ = ["best_matching"]
 def best_matching(table):
     """The one-to-one matching of rows and columns with the largest sum (Hungarian method).
 
-    Parameters
-    ----------
-    table : array [rows, columns]
-        What a match is worth: a count, or the negative of a distance.
-
-    Returns
-    -------
-    dict of int to int
-        The column of each row, in the order of the rows; of the longer side some stay alone.
+    ``table`` [rows, columns] says what a match is worth: a count, or the negative of a distance. A
+    dict of the column of each row, in the order of the rows; of the longer side some stay alone.
     """
     from scipy.optimize import linear_sum_assignment
 

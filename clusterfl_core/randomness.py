@@ -23,7 +23,7 @@ from clusterfl_core.check import whole
 __all__ = ["BATCHES", "INITIALIZATION", "PARTICIPATION", "POPULATION", "SECRET", "SELECTION"]
 __all__ += ["drawing_from", "generator", "participants"]
 
-# The streams of this package: the first word of a key, so that two uses never share numbers.
+# The streams of this package, so that two uses never share numbers.
 INITIALIZATION, PARTICIPATION, BATCHES, POPULATION, SELECTION = range(5)
 SECRET = 1 << 16  # what CFL's clients know and the server does not
 

@@ -73,19 +73,11 @@ class Run:
 
     @property
     def assignments(self):
-        """Which model of the bank is each client's: LongTensor [m]; -1 if never asked.
-
-        Soft assignments (FedSoft, FedEM) are the share of each model: Tensor [m, k].
-        """
+        """Which model of the bank is each client's, or the shares: as in the state."""
         return self.state.assignments
 
     def report(self):
-        """The choices behind a run's numbers, in words: settings, data, seed, whose model and test.
-
-        Returns
-        -------
-        str
-        """
+        """The choices behind a run's numbers, in words: settings, data, seed, model and test."""
         protocol = self.algorithm.test_protocol
         says = (inspect.getdoc(protocol) or "not documented").split("\n\n")[0].replace("\n", " ")
         last = {k: round(v, 4) for k, v in (self.history or [{}])[-1].items() if k != "missing"}
@@ -162,34 +154,30 @@ def _known(names, trust):
     for thing in trust:
         for one in [thing] if isinstance(thing, type) else parts_of(thing):
             own[f"{one.__module__}.{one.__qualname__}"] = one
-    known, foreign = [], []
-    for name in names:
-        found = own.get(name) or _ours(name)
-        known.append((found, name)) if found else foreign.append(name)
-    return known, foreign
+    known = {name: own.get(name) or _ours(name) for name in names}
+    foreign = [name for name, found in known.items() if not found]
+    return [(found, name) for name, found in known.items() if found], foreign
 
 
 def _ours(name):
     """What a name means, if it is a class of this package or of PyTorch's layers, or a number's."""
     module, _, word = name.rpartition(".")
     root = module.split(".")[0]
-    if name == "builtins.set" or root == "numpy":
-        plain = {"scalar", "dtype", "ndarray", "_reconstruct", "set"}
-        if word not in plain and not module.startswith("numpy.dtypes"):
-            return None
-    elif root != "clusterfl_core" and not module.startswith("torch.nn."):
+    plain = word in ("scalar", "dtype", "ndarray", "_reconstruct")
+    if name != "builtins.set" and not (
+        root == "clusterfl_core"
+        or module.startswith("torch.nn.")
+        or (root == "numpy" and (plain or module.startswith("numpy.dtypes")))
+    ):
         return None
     try:
         found = getattr(importlib.import_module(module), word)
     except (ImportError, AttributeError):
         return None
-    if root == "clusterfl_core":
-        is_ours = isinstance(found, type) and (is_dataclass(found) or issubclass(found, nn.Module))
-        return found if is_ours else None
-    if root == "torch":
-        layer = isinstance(found, type) and issubclass(found, nn.Module)
-        return found if layer or module == "torch.nn.functional" else None
-    return found
+    layer = isinstance(found, type) and issubclass(found, nn.Module)
+    settings = root == "clusterfl_core" and isinstance(found, type) and is_dataclass(found)
+    free = root in ("numpy", "builtins") or module == "torch.nn.functional"
+    return found if layer or settings or free else None
 
 
 def parts_of(thing):
@@ -222,20 +210,10 @@ def essence(run):
 
 
 def resumed(checkpoint, fresh, rounds):
-    """The run that a checkpoint holds, or the fresh one if there is none.
+    """The run that a checkpoint holds, or the fresh one, of no rounds, if there is none.
 
-    Parameters
-    ----------
-    checkpoint : Path
-    fresh : Run
-        Of no rounds; the classes of its algorithm and state are trusted.
-    rounds : int
-        How many rounds the run is to have.
-
-    Raises
-    ------
-    ValueError
-        If the checkpoint is of another run, or the fresh one could not be resumed later.
+    The classes of the fresh one's algorithm and state are trusted. ValueError if the checkpoint is
+    of another run or of more than ``rounds``, or if the fresh run could not be resumed later.
     """
     trust = [fresh.algorithm, fresh.state]
     if not checkpoint.exists():

@@ -14,22 +14,15 @@ import torch
 
 from clusterfl_core.banks import Bank
 
-__all__ = ["cosine_similarity", "cross_similarity", "optimal_bipartition"]
+__all__ = ["cosine_similarity", "cross_similarity", "optimal_bipartition", "separation_gap"]
 
 
 def cosine_similarity(updates):
     """Cosine similarities between the updates (or gradients) of m clients, equation 44.
 
-    Parameters
-    ----------
-    updates : Tensor [m, p] or Bank
-        One update a client.
-
-    Returns
-    -------
-    Tensor [m, m]
-        float64, symmetric, in [-1, 1], with ones on the diagonal. An update of length zero has no
-        direction; its similarity to every other is 0.
+    ``updates`` is a Tensor [m, p] or a Bank. Tensor [m, m], float64, symmetric, in [-1, 1], with
+    ones on the diagonal. An update of length zero has no direction; its similarity to every other
+    is 0.
     """
     rows = updates.flatten() if isinstance(updates, Bank) else updates
     m = len(rows)
@@ -106,3 +99,35 @@ def optimal_bipartition(similarity):
 def cross_similarity(similarity, first, second):
     """alpha_cross^max: the largest similarity between two clusters (Algorithm 3, line 5)."""
     return float(torch.as_tensor(similarity)[first][:, second].max())
+
+
+def separation_gap(similarity, clusters):
+    """How clearly similarities show the clusters: g = alpha_intra^min - alpha_cross^max (CFL, 29).
+
+    The least similarity within a true cluster, less the largest across the OPTIMAL bipartition.
+    Where it is positive the bipartition is correct: no true cluster is torn (Corollary 1). Remark 2
+    of the paper adds "only if", which is not so: the bipartition is also correct where the clients
+    of a cluster are similar along a chain, not all in pairs.
+
+    Parameters
+    ----------
+    similarity : Tensor or ndarray [m, m]
+        Cosine similarities of the clients, m at least 2.
+    clusters : LongTensor [m]
+        True cluster of each client, I(i).
+
+    Raises
+    ------
+    ValueError
+        If the clusters are not those of the similarity's clients, or the similarity is not one
+        that :func:`optimal_bipartition` takes.
+    """
+    similarity, clusters = torch.as_tensor(similarity), torch.as_tensor(clusters)
+    halves = optimal_bipartition(similarity)
+    if clusters.shape != (len(similarity),):
+        raise ValueError(
+            f"clusters must name the cluster of each of the {len(similarity)} clients, "
+            f"got shape {tuple(clusters.shape)}"
+        )
+    within = similarity[clusters[:, None] == clusters]
+    return float(within.min()) - cross_similarity(similarity, *halves)

@@ -36,16 +36,15 @@ from pathlib import Path
 import torch
 
 from clusterfl_core import door, evaluation, machine
-from clusterfl_core.banks import finite
 from clusterfl_core.check import whole
 from clusterfl_core.contract import Replies, traffic
 from clusterfl_core.runs import Run, resumed
 
-__all__ = ["Diverged", "Round", "begin", "one_more", "play", "round_trip", "rounds", "run"]
+__all__ = ["Diverged", "Round", "begin", "extended", "play", "round_trip", "rounds", "run"]
 
 
 class Diverged(FloatingPointError):
-    """A loss or a model became infinite or NaN. ``run`` holds all up to the round before."""
+    """A loss or a model became infinite or NaN; ``run`` holds all up to the round before."""
 
     def __init__(self, message, run=None):
         super().__init__(message)
@@ -61,7 +60,8 @@ class Round:
     before, state : clusterfl_core.contract.State
         From where it started and to where it came.
     trips : tuple of (Jobs, Replies)
-        What each round trip asked, and what came back, with the clients' models if they were kept.
+        What each round trip asked, and what came back, with the clients' models if they were kept;
+        ``jobs`` and ``replies`` are the last one's.
     bytes_down, bytes_up : int
         Bytes of models that travelled, in all its round trips.
     seconds : float
@@ -105,8 +105,7 @@ def run(algorithm, federation, rounds, *, seed=0, device="auto", progress=True, 
     Parameters
     ----------
     algorithm
-        Settings: IFCA, CFL, FedAvg, LocalOnly, or anything else that keeps
-        :class:`clusterfl_core.contract.Algorithm`.
+        Settings: IFCA, CFL, or anything else that keeps :class:`clusterfl_core.contract.Algorithm`.
     federation : Federation
         Clients, test clients, and the truth for evaluation.
     rounds : int
@@ -134,29 +133,27 @@ def run(algorithm, federation, rounds, *, seed=0, device="auto", progress=True, 
     Diverged
         If a loss or a model became infinite or NaN.
     """
-    device, done = (
-        machine.named_device(device),
-        begin(algorithm, federation, rounds, seed, checkpoint),
-    )
+    device = machine.named_device(device)
+    so_far = begin(algorithm, federation, rounds, seed, checkpoint)
     from tqdm import tqdm  # here, since importing it takes time
 
     bar = tqdm(
         total=rounds,
-        initial=done.state.round,
+        initial=so_far.state.round,
         desc=type(algorithm).__name__,
         unit="round",
         leave=False,
         delay=1,
         disable=not (progress and _somebody_watches()),
     )
-    clients = machine.placed(federation.train, device)
+    trip = _trips(algorithm, federation, device, keep=False)
     with bar:
-        while done.state.round < rounds:
-            done = one_more(done, federation, in_process(algorithm, clients, device, keep=False))
+        while so_far.state.round < rounds:
+            so_far = extended(so_far, federation, trip)
             if checkpoint is not None:
-                done.save(checkpoint)
+                so_far.save(checkpoint)
             bar.update()
-    return done
+    return so_far
 
 
 def rounds(algorithm, federation, rounds, *, seed=0, device="auto", start=None, keep=True):
@@ -165,7 +162,7 @@ def rounds(algorithm, federation, rounds, *, seed=0, device="auto", start=None, 
     Parameters
     ----------
     algorithm, federation, seed, device
-        As in :func:`run`.
+        As in :func:`run`, with its errors; ``Diverged.run`` is None.
     rounds : int
         How many rounds at most.
     start : clusterfl_core.contract.State, optional
@@ -176,17 +173,13 @@ def rounds(algorithm, federation, rounds, *, seed=0, device="auto", start=None, 
     Yields
     ------
     Round
-
-    Raises
-    ------
-    ValueError, TypeError, Diverged
-        As :func:`run`; ``Diverged.run`` is None.
     """
-    device, rounds = machine.named_device(device), whole("rounds", rounds)
-    state = start
+    device, rounds, state = machine.named_device(device), whole("rounds", rounds), start
     if start is None:
         state = door.admit(algorithm, federation, whole("seed", seed, 0), rounds)
-    trip = in_process(algorithm, machine.placed(federation.train, device), device, keep=keep)
+    else:
+        door.check_state("start", start, len(federation))
+    trip = _trips(algorithm, federation, device, keep)
     for _ in range(rounds):
         one = play(algorithm, state, trip)
         yield one
@@ -198,57 +191,38 @@ def begin(algorithm, federation, rounds, seed=0, checkpoint=None):
     rounds, seed = whole("rounds", rounds), whole("seed", seed, 0)
     fresh = checkpoint is None or not Path(checkpoint).exists()
     state = door.admit(algorithm, federation, seed, rounds, rehearse=fresh)
-    done = Run(algorithm, seed, federation.fingerprint(), state, [], str(federation))
-    return done if checkpoint is None else resumed(Path(checkpoint), done, rounds)
+    so_far = Run(algorithm, seed, federation.fingerprint(), state, [], str(federation))
+    return so_far if checkpoint is None else resumed(Path(checkpoint), so_far, rounds)
 
 
-def one_more(done, federation, trip):
+def extended(so_far, federation, trip):
     """A run and one round more, scored.
 
-    Parameters
-    ----------
-    done : Run
-    federation : Federation or None
-        What the models are scored on; None where nobody has all data, then they are not.
-    trip : callable
-        As in :func:`play`.
-
-    Raises
-    ------
-    Diverged
-        If a loss or a model became infinite or NaN.
+    ``federation`` is None where nobody has all data: then there are no scores. ``trip`` is as in
+    :func:`play`, whose :class:`Diverged` is raised with the run so far.
     """
     started = time.perf_counter()
     try:
-        one = play(done.algorithm, done.state, trip)
+        one = play(so_far.algorithm, so_far.state, trip)
     except Diverged as error:
-        why = f"{error}. Everything up to round {done.state.round} is in this error's .run"
-        raise Diverged(why, done) from None
-    scores, state = {}, one.state
+        why = f"{error}. Everything up to round {so_far.state.round} is in this error's .run"
+        raise Diverged(why, so_far) from None
+    scores = {}
     if federation is not None:
-        quality = evaluation.score(done.algorithm, state, federation)
+        quality = evaluation.score(so_far.algorithm, one.state, federation)
         scores["accuracy" if federation.classes else "error"] = float(quality.mean())
         if federation.clusters is not None:
-            found = evaluation.hard(state.assignments)
-            found = evaluation.identity_accuracy(found, federation.clusters)
-            scores["identity_accuracy"] = found
+            found = evaluation.hard(one.state.assignments)
+            scores["identity_accuracy"] = evaluation.identity_accuracy(found, federation.clusters)
     one = replace(one, seconds=time.perf_counter() - started)
-    return replace(done, state=state, history=[*done.history, one.record(**scores)])
+    return replace(so_far, state=one.state, history=[*so_far.history, one.record(**scores)])
 
 
 def play(algorithm, state, trip):
-    """One round: round trips until the state says that it is over.
+    """One :class:`Round` from a state: round trips until the state says that it is over.
 
-    Parameters
-    ----------
-    algorithm, state
-        Settings and the state to start from.
-    trip : callable
-        From a state to what :func:`round_trip` gives.
-
-    Returns
-    -------
-    Round
+    ``trip`` goes from a state to the next one, jobs, replies, whether the models of each client
+    that answered are finite [b], and how many models came back.
     """
     started, before, trips, down, up = time.perf_counter(), state, [], 0, 0
     kind = type(algorithm).__name__
@@ -261,45 +235,36 @@ def play(algorithm, state, trip):
             break
     else:
         raise door.never_ends(kind, before.round)
-    losses = replies.values["loss"]
-    fine, what = losses.isfinite(), "loss"
-    if fine.all() and not finite(state.bank).all():
+    fine, what = replies.values["loss"].isfinite(), "loss"
+    if fine.all():
+        if state.finite():
+            return Round(before, state, tuple(trips), down, up, time.perf_counter() - started)
         fine, what = sound, "model"
+    whose = "a model that the server made"
     if not fine.all():
-        client = int(replies.clients[~fine][0])
-        raise Diverged(
-            f"round {before.round + 1}: the {what} of client {client} is not finite; the step size "
-            f"{_step_sizes(algorithm)} is probably too large"
-        )
-    return Round(before, state, tuple(trips), down, up, time.perf_counter() - started)
-
-
-def in_process(algorithm, clients, device, *, keep):
-    """How a round trip is made here, for :func:`play`."""
-    return lambda state: _trip(algorithm, state, clients, device, keep)
+        whose = f"the {what} of client {int(replies.clients[~fine][0])}"
+    raise Diverged(
+        f"round {before.round + 1}: {whose} is not finite; the step size {_step_sizes(algorithm)} "
+        "is probably too large"
+    )
 
 
 def round_trip(algorithm, state, clients, device="cpu"):
     """One round trip of any algorithm: plan, client step in chunks, absorb.
 
-    Parameters
-    ----------
-    algorithm, state
-        Settings and the state to start from.
-    clients : Clients
-        All clients of the federation, row i holding the client with id i.
-    device : torch.device or str
-
-    Returns
-    -------
-    state, jobs, replies
-        The next state, and what travelled. The round is over when the state's ``round`` has grown.
+    Row i of ``clients`` is the client with id i. The next state, and the jobs and replies that
+    travelled; the round is over when the state's ``round`` has grown.
     """
     return _trip(algorithm, state, clients, device, keep=True)[:3]
 
 
+def _trips(algorithm, federation, device, keep):
+    """How a round trip is made here, for :func:`play`."""
+    clients = machine.placed(federation.train, device)
+    return lambda state: _trip(algorithm, state, clients, device, keep)
+
+
 def _trip(algorithm, state, clients, device, keep):
-    """The same, and for each client whether its models are finite, and how many came back."""
     kind = type(algorithm).__name__
     jobs = door.check_jobs(kind, algorithm.plan(state), len(clients))
     sent = jobs.to(device)
@@ -318,7 +283,7 @@ def _trip(algorithm, state, clients, device, keep):
             said.append(part if keep else replace(part, bank=None))
             yield part
 
-    parts = answers()
+    parts = door.Parts(answers())
     after = algorithm.absorb(state, parts)
     for _ in parts:  # what absorb has not read counts as well
         pass
@@ -332,11 +297,7 @@ def _step_sizes(algorithm):
 
 
 def _somebody_watches():
-    """Tell a terminal or a live notebook (True) from an executed page, a test or a log (False).
-
-    A front end with a person in front of it lets the kernel ask questions; programs that execute
-    notebooks do not.
-    """
+    """Whether this is a terminal or a live notebook, not an executed page, a test or a log."""
     ipython = sys.modules.get("IPython")
     shell = ipython.get_ipython() if ipython else None
     if shell is not None and hasattr(shell, "kernel"):

@@ -23,13 +23,11 @@ from itertools import repeat
 import torch
 
 from clusterfl_core import compute
-from clusterfl_core.check import positive, share, whole
+from clusterfl_core.check import keep, positive, share, whole
 from clusterfl_core.compute import client_gradients, column, point_factors
 from clusterfl_core.randomness import BATCHES, generator
 
 __all__ = ["LocalAdam", "LocalSGD", "LocalSolver"]
-
-_WHOLE = ("steps", "batch_size", "epochs")
 
 
 @dataclass(frozen=True)
@@ -37,31 +35,25 @@ class LocalSolver:
     """What the local solvers share: how many steps, how large, and on which points.
 
     :class:`LocalSGD` and :class:`LocalAdam` add ``begin`` (what they remember before the first
-    step) and ``move`` (one step).
+    step) and ``move`` (one step). ValueError if a number lies outside its bounds.
 
     Parameters
     ----------
     steps : int, optional
-        tau, the number of steps in a round, at least 1. Give ``steps`` or ``epochs``, not both;
-        with neither there is one step.
+        tau, the number of steps in a round. Give ``steps`` or ``epochs``, not both; with neither
+        there is one step.
     step_size : float
         gamma, positive.
     batch_size : int, optional
-        Points a step, at least 1. None takes all points of the client (no randomness). Otherwise a
-        client goes through its points in a random order, B at a time, and shuffles anew when
-        through; the last batch of a pass holds what is left.
+        B, points a step. None takes all points of the client (no randomness). Otherwise a client
+        goes through its points in a random order, B at a time, and shuffles anew when through; the
+        last batch of a pass holds what is left.
     epochs : int, optional
-        Passes over the client's own points in a round. A client with n_i points then makes
-        epochs * ceil(n_i / B) steps: where clients hold different numbers of points, one that is
-        through stays where it is while the others go on.
+        Passes over the client's own points in a round: epochs * ceil(n_i / B) steps of client i.
+        One that is through stays where it is while the others go on.
     decay : float
         The step size of round t = 0, 1, ... is gamma decay^t (IFCA's CIFAR setting: 0.99); in
         (0, 1].
-
-    Raises
-    ------
-    ValueError
-        If steps and epochs are both given, or a number lies outside its bounds.
     """
 
     steps: int = None
@@ -75,14 +67,19 @@ class LocalSolver:
             raise ValueError(
                 f"give steps or epochs, not both, got steps={self.steps}, epochs={self.epochs}"
             )
+        given = vars(self)
         if self.steps is None and self.epochs is None:
-            vars(self)["steps"] = 1
-        checked = {name: whole(name, getattr(self, name), none=True) for name in _WHOLE}
-        checked |= {"step_size": positive("step_size", self.step_size)}
-        vars(self).update(checked, decay=share("decay", self.decay))
+            given["steps"] = 1
+        for name in ("steps", "batch_size", "epochs"):
+            given[name] = whole(name, given[name], none=True)
+        keep(self, step_size=positive("step_size", self.step_size))
+        keep(self, decay=share("decay", self.decay))
 
     def train(self, bank, clients, key, pull=None, weights=None, rows=None, hidden=None):
-        """Train one model a client.
+        """Where each of b clients ends, from one model each: a bank of b.
+
+        Plain full-batch descent without a pull is done in Gram form where that is less work; the
+        numbers agree up to rounding.
 
         Parameters
         ----------
@@ -103,12 +100,6 @@ class LocalSolver:
             Which model of the bank each client starts from. Default: client i from model i.
         hidden : Tensor [b, n_max, h], optional
             What the first layer of these models says, from :func:`first_pass`. Overwritten.
-
-        Returns
-        -------
-        Bank
-            Where each client ends. Plain full-batch descent without a pull is done in Gram form
-            where that is less work; the numbers agree up to rounding.
         """
         if pull is None and self.in_gram_form(bank.model, clients):
             x = clients.inputs(bank.dtype)
@@ -140,6 +131,11 @@ class LocalSolver:
         plain = self.batch_size is None and type(self) is LocalSGD  # a subclass may step otherwise
         steps = self.steps or self.epochs
         return plain and compute.gram_pays(model, clients.y.shape[1], steps)
+
+    @property
+    def passes(self):
+        """Passes over a client's data in a round, as methods are compared; a full step is one."""
+        return self.steps or self.epochs
 
     def rate(self, round):
         """The step size of a round: gamma decay^t, t = 0 in the first round."""
@@ -185,10 +181,7 @@ class LocalSolver:
 
 @dataclass(frozen=True)
 class LocalSGD(LocalSolver):
-    """LocalUpdate: tau steps of gradient descent on the client's own loss (IFCA, lines 18-21).
-
-    Settings as in :class:`LocalSolver`.
-    """
+    """LocalUpdate: tau steps of gradient descent on the client's own loss (IFCA, lines 18-21)."""
 
     def begin(self, bank):
         """Nothing: a step depends on no step before it."""
@@ -202,13 +195,12 @@ class LocalSGD(LocalSolver):
 class LocalAdam(LocalSolver):
     """Adam (Kingma and Ba, 2015) on the client's own loss, with PyTorch's constants.
 
-    The moments start at zero in every round: a client remembers nothing between rounds but, where
-    the algorithm says so, its model. (FedSoft's released code keeps each client's moments.)
-    Settings as in :class:`LocalSolver`; the step size is PyTorch's 0.001 unless given.
+    beta_1 = 0.9, beta_2 = 0.999, epsilon = 1e-8, and the step size is 0.001 unless given. The
+    moments start at zero in every round: a client remembers nothing between rounds but, where the
+    algorithm says so, its model. (FedSoft's released code keeps each client's moments.)
 
     Every operation is elementwise, so a bank of b models takes the steps that
-    ``torch.optim.Adam`` would take one client at a time. beta_1 = 0.9, beta_2 = 0.999,
-    epsilon = 1e-8.
+    ``torch.optim.Adam`` would take one client at a time.
     """
 
     step_size: float = 0.001

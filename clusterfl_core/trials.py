@@ -30,8 +30,8 @@ from itertools import product
 import torch
 
 from clusterfl_core import evaluation, populations, theory
-from clusterfl_core.algorithms.ifca import best
 from clusterfl_core.banks import Bank
+from clusterfl_core.evaluation import loss_and_lowest
 from clusterfl_core.machine import named_device
 from clusterfl_core.models import LinearRegression
 from clusterfl_core.randomness import INITIALIZATION, generator
@@ -210,7 +210,9 @@ def _round(theta, x, y, counts):
         wrong = theta.view(r * k, d) @ some.flatten(0, 1).T
         wrong = wrong.view(r, k, len(some), n).sub_(y[part])
         table = (wrong.square().sum(3) / counts[part])[runs, first].transpose(1, 2)
-        losses[:, part], picks = (found.view(r, -1) for found in best(table.flatten(0, 1)))
+        losses[:, part], picks = (
+            found.view(r, -1) for found in loss_and_lowest(table.flatten(0, 1))
+        )
         chosen[:, part] = picks
         clients = torch.arange(len(some), device=x.device)
         slopes = wrong[runs, picks, clients] * (2 / counts[part])[:, None]

@@ -453,6 +453,6 @@ def _no_file(name):
 def test_the_model_given_stays_as_it_is():
     model = models.MLP(12, 6, 3)
     before = copy.deepcopy(model.state_dict())
-    compute.activations(model, torch.zeros(1, 12))
+    machine.activations(model, torch.zeros(1, 12))
     assert all(torch.equal(before[name], value) for name, value in model.state_dict().items())
     assert not model.hidden._forward_hooks

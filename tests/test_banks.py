@@ -205,5 +205,22 @@ def test_numbers_take_the_widest_type_of_a_device():
     assert banks.widest("cpu") == banks.widest("cuda") == torch.float64
     assert banks.widest("mps") == torch.float32
     numbers = torch.ones(2, dtype=torch.float64)
-    assert banks.fitted(numbers, "cpu").dtype == torch.float64
-    assert banks.fitted(torch.ones(2).to(torch.uint8), "cpu").dtype == torch.uint8
+    assert banks.on_device(numbers, "cpu").dtype == torch.float64
+    assert banks.on_device(torch.ones(2).to(torch.uint8), "cpu").dtype == torch.uint8
+
+
+@pytest.mark.parametrize(
+    ("made", "sentence"),
+    [
+        (lambda: Bank.fresh(LinearRegression(2), 0, 1), "count must be at least 1, got 0"),
+        (lambda: Bank.fresh(LinearRegression(2), 1.5, 1), "count must be a whole number, got 1.5"),
+        (lambda: Bank.fresh(LinearRegression, 1, 1), r"model must be .* \(an object\), got <class"),
+        (lambda: Bank.fresh(LinearRegression(2), 1, -1), "key must be at least 0, got -1"),
+        (lambda: Bank.concatenate([]), "parts must hold at least one bank, got none"),
+        (lambda: Bank(LinearRegression(2), {"theta": [[1.0, 2.0]]}), "theta must be a tensor, got"),
+    ],
+)
+def test_what_makes_no_bank_is_refused_in_a_sentence(made, sentence):
+    with pytest.raises(ValueError, match=sentence) as error:
+        made()
+    assert "\n" not in str(error.value)

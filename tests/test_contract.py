@@ -5,7 +5,7 @@ import multiprocessing
 import random
 import sys
 import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -220,6 +220,20 @@ def test_a_stranger_learns():
         assert (float(one.state.bank.distances(near.take([0]))) > 20) is moved
 
 
+def test_an_algorithm_says_how_often_its_clients_pass_over_their_data():
+    """A local epoch or full step is one pass, a look at a model's loss a third; half take part."""
+    expected = {"CFL": 3, "LocalOnly": 2, "FedAvg": 1, "FeSEM": 2, "OneShot": 20, "odd": 2}
+    expected |= {"IFCA": (2 + 2 / 3) / 2, "FedEM": (2 * 2 + 2 / 3) / 2}
+    federation = lines()
+    for name, passes in expected.items():
+        start = ALGORITHMS[name].init(federation, 3)
+        (*_, work) = cf.comparison.one_round(ALGORITHMS[name], start, federation)
+        assert work == pytest.approx(passes), name
+    soft = ALGORITHMS["FedSoft"]
+    (one,) = cf.rounds(soft, federation, 1, start=soft.init(federation, 3))
+    assert [soft.passes(jobs) for jobs, _replies in one.trips] == [pytest.approx(2 / 3), 2]
+
+
 # ---------------------------------------------------------------- at the door
 
 
@@ -334,6 +348,54 @@ DOORS = {
         "must end one round at a time: state.round went from 0 to 2",
     ),
     "no next state": ({"absorb": lambda self, s, parts: None}, "absorb must give a contract.State"),
+    "data at the server": (
+        {"init": lambda self, f, s: f.train.x.mean()},
+        "Mine.init asks for x, but the data is with the clients",
+    ),
+    "the truth at the server": (
+        {"init": lambda self, f, s: f.clusters},
+        "Mine.init asks for clusters, but the data is with the clients",
+    ),
+    "test clients at the server": (
+        {"init": lambda self, f, s: f.test.counts},
+        "Mine.init asks for test, but the data is with the clients",
+    ),
+    "classes at the server, perhaps": (
+        {"init": lambda self, f, s: getattr(f, "classes", 10)},
+        "Mine.init asks for classes, but the data is with the clients",
+    ),
+    "parts for replies": (
+        {"absorb": lambda self, s, parts: s.next(bank=parts.bank)},
+        "absorb asks parts for bank, but they are an iterator of Replies",
+    ),
+    "parts for a list": (
+        {"absorb": lambda self, s, parts: s.next(bank=parts[0].bank)},
+        "'Parts' object is not subscriptable",
+    ),
+    "parts read twice": (
+        {"absorb": lambda self, s, parts: s.next(bank=[Replies.join(parts) for _ in "ab"][1].bank)},
+        "there are no replies to join: parts can be read once only",
+    ),
+    "parts summed after they were read": (
+        {"absorb": lambda self, s, parts: [contract.summed(parts, 2, len) for _ in list(parts)]},
+        "there are no replies to join: parts can be read once only",
+    ),
+    "numbers of torch's own": (
+        {
+            "client_step": lambda self, j, c: Replies(
+                c.ids, j.start.map(torch.randn_like), {"loss": torch.ones(len(c))}
+            )
+        },
+        "plays the same round in two ways with the same seed",
+    ),
+    "numbers of NumPy's own": (
+        {
+            "init": lambda self, f, s: (
+                lambda one: replace(one, bank=one.bank.map(lambda t: t + np.random.rand()))  # noqa: NPY002
+            )(FeSEM.init(self, f, s))
+        },
+        "plays the same round in two ways with the same seed",
+    ),
     "no end": ({"absorb": lambda self, s, parts: s}, "does not end round 1: after 100 round trips"),
 }
 
@@ -352,6 +414,62 @@ def test_what_is_wrong_is_one_sentence_before_any_round(what, tmp_path):
     assert "\n" not in str(error.value)
     assert set(worked) <= {1}  # one client tried, no round was computed
     assert not (tmp_path / "run.pt").exists()
+
+
+@pytest.mark.parametrize(
+    ("note", "got"), [(None, "NoneType"), ({"round": 7}, r"\['round'\]"), ([1], "list")]
+)
+def test_a_note_that_is_no_record_is_refused(note, got):
+    @dataclass(frozen=True)
+    class Noting(contract.State):
+        def note(self):
+            return note
+
+    class Mine(FeSEM):
+        def init(self, federation, seed):
+            return Noting(**vars(super().init(federation, seed)))
+
+    with pytest.raises(TypeError, match=rf"Mine.init .* note\(\) is a dict .*, got {got}"):
+        cf.run(Mine(cf.models.LinearRegression(3), 2), lines(), 1)
+
+
+def test_a_state_of_other_clients_is_no_start():
+    algorithm = ALGORITHMS["FeSEM"]
+    few = cf.populations.regression(THETA, clients=4, points=9, noise=0.3)
+    for start, said in (
+        (algorithm.init(few, 0), r"for each of the 6 clients, whoever answered, got shape \[4\]"),
+        (algorithm.model, "start must give a contract.State, got LinearRegression"),
+    ):
+        with pytest.raises(TypeError, match=said):
+            next(cf.rounds(algorithm, lines(), 1, start=start))
+
+
+@pytest.mark.parametrize(
+    ("protocol", "got"),
+    [
+        (lambda state, federation: torch.ones(5), r"\[5\] of torch.float32"),
+        (lambda state, federation: torch.ones(6, 1), r"\[6, 1\] of torch.float32"),
+        (lambda state, federation: torch.ones(6).long(), r"\[6\] of torch.int64"),
+        (lambda state, federation: torch.ones(6) == 1, r"\[6\] of torch.bool"),
+        (lambda state, federation: torch.tensor(0.5), r"\[\] of torch.float32"),
+        (lambda state, federation: [0.5] * 6, "list"),
+        (lambda state, federation: None, "NoneType"),
+    ],
+)
+def test_a_test_protocol_gives_one_number_a_client(protocol, got):
+    mine = Broken(test_protocol=staticmethod(protocol))
+    sentence = rf"^Mine.test_protocol must give a floating tensor \[2\], .* \[6\], .* got {got}$"
+    with pytest.raises(TypeError, match=sentence):
+        cf.run(mine, lines(), 1)
+
+
+def test_what_the_server_makes_infinite_is_named_too():
+    def absorb(self, state, parts):
+        return state.next(bank=state.bank.map(lambda t: t / 0))
+
+    said = "a model that the server made is not finite"
+    with pytest.raises(cf.simulation.Diverged, match=said):
+        cf.run(Broken(absorb=absorb), lines(), 1)
 
 
 def test_a_class_a_function_and_a_mutable_thing_are_no_algorithms():

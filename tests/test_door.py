@@ -17,7 +17,7 @@ from torch import nn
 from torch.nn import functional
 
 import clusterfl_core as cf
-from clusterfl_core import compute, models
+from clusterfl_core import compute, machine, models
 from clusterfl_core.banks import Bank
 from clusterfl_core.check import number, positive, share, whole
 from clusterfl_core.clients import Clients, Federation
@@ -165,7 +165,7 @@ def test_layers_of_every_kind_learn_as_in_a_plain_loop(name):
         module.zero_grad()
         expected = plain_step(module, x, y, 0.1)
         assert (found[i] - expected).abs().max() < 1e-10
-    assert compute.activations(model, torch.zeros(2, STEPS, FEATURES)) > 0
+    assert machine.activations(model, torch.zeros(2, STEPS, FEATURES)) > 0
     for key, value in model.state_dict().items():
         assert torch.equal(value, state[key])
 

@@ -41,46 +41,24 @@ from torch import nn
 from clusterfl_core import compute, contract, evaluation
 from clusterfl_core.algorithms.secret import Secret
 from clusterfl_core.banks import Bank
-from clusterfl_core.check import keep, number
+from clusterfl_core.check import keep, number, one_of
 from clusterfl_core.contract import Replies
 from clusterfl_core.similarity import cosine_similarity, cross_similarity, optimal_bipartition
 from clusterfl_core.solvers import LocalSGD
 
-__all__ = [
-    "CFL",
-    "Node",
-    "Secret",
-    "State",
-    "cosine_similarity",
-    "cross_similarity",
-    "joined",
-    "nearer_children",
-    "optimal_bipartition",
-    "own_leaf",
-    "path_models",
-    "weighted_mean",
-]
+__all__ = ["CFL", "Node", "Secret", "State", "cosine_similarity", "cross_similarity", "joined"]
+__all__ += ["nearer_children", "optimal_bipartition", "own_leaf", "path_models", "weighted_mean"]
 
 
 def weighted_mean(updates, counts):
     """The mean update of a cluster, ``sum_i |D_i| / |D_c| Delta theta_i`` (Algorithm 2, line 7).
 
-    Algorithm 5 prints the weights ``1 / |c|``; they agree where clients hold equally many points.
-
-    Parameters
-    ----------
-    updates : Tensor [b, p]
-    counts : LongTensor [b]
-        n_i, the paper's ``|D_i|``.
-
-    Returns
-    -------
-    Tensor [p]
+    Of updates [b, p] with n_i = ``|D_i|`` points in ``counts`` [b]: Tensor [p]. Algorithm 5 prints
+    the weights ``1 / |c|``; they agree where clients hold equally many points.
     """
     total = torch.zeros_like(updates[0])
     # Client after client, one operation each: so every coordinate is rounded alike wherever it
-    # stands, and permuted updates have exactly the permuted mean. Sums over an axis and matrix
-    # products do not promise that.
+    # stands, and permuted updates have exactly the permuted mean.
     shares = counts.to(torch.float64) / counts.sum()
     for share, update in zip(shares.tolist(), updates, strict=True):
         total += share * update
@@ -119,8 +97,6 @@ class State(contract.State):
 
     Parameters
     ----------
-    seed, round
-        As in :class:`clusterfl_core.contract.State`.
     bank : Bank
         The current models as the server holds them: P theta. One a leaf, and one more for
         each split that some client still has to answer for, see :meth:`CFL.absorb`.
@@ -143,23 +119,15 @@ class State(contract.State):
 
     @property
     def models(self):
-        """The current models as the clients read them: P^-1 of what the server holds."""
+        """P^-1 of what the server holds, as only the clients can read it."""
         return Secret(self.privacy, self.seed).reveal(self.bank)
 
 
 def path_models(state, path):
     """The models along a path of the tree, from the most general to the most special one.
 
-    Parameters
-    ----------
-    state : State
-    path : sequence of int
-        Nodes, for example a path of :meth:`CFL.assign`.
-
-    Returns
-    -------
-    Bank
-        theta*_v of the inner nodes and the current model of a leaf, as the clients read them.
+    ``path`` names nodes, for example as :meth:`CFL.assign` does. A Bank of theta*_v of the inner
+    nodes and the current model of a leaf, as the clients read them.
     """
     parts = [
         state.tree[v].model if state.tree[v].children else state.bank.take([state.nodes.index(v)])
@@ -169,38 +137,24 @@ def path_models(state, path):
 
 
 def nearer_children(tree, v, updates):
-    """For each update made at theta*_v, the child of v with the more similar one.
+    """For each update made at theta*_v, the child of v with the more similar one: list of int [b].
 
-    Parameters
-    ----------
-    tree : tuple of Node
-    v : int
-        A node with children.
-    updates : Tensor [b, p]
-
-    Returns
-    -------
-    list of int [b]
-        Algorithm 4, lines 4 to 12: the larger of alpha_0 and alpha_1, the largest similarity to an
-        update kept on either edge; ties go to the second child. (The paper prints v_1 and v_2 in
-        lines 6 and 7 for the v_0 and v_1 of line 4.)
+    Algorithm 4, lines 4 to 12: the larger of alpha_0 and alpha_1, the largest similarity of an
+    update (a row of ``updates`` [b, p]) to those kept on either edge; ties go to the second child.
+    (The paper prints v_1 and v_2 in lines 6 and 7 for the v_0 and v_1 of line 4.)
     """
-    first, second = tree[v].children
-    alpha_0, alpha_1 = (
-        cosine_similarity(torch.cat([updates, tree[child].updates]))[: len(updates), len(updates) :]
-        .max(1)
-        .values
-        for child in (first, second)
-    )
-    return torch.where(alpha_0 > alpha_1, first, second).tolist()
+    b, nearest = len(updates), []
+    for child in tree[v].children:
+        alpha = cosine_similarity(torch.cat([updates, tree[child].updates]))
+        nearest.append(alpha[:b, b:].max(1).values)
+    return torch.where(nearest[0] > nearest[1], *tree[v].children).tolist()
 
 
 def own_leaf(state, federation):
     """Each client's accuracy with the model of its own leaf, on test data of its own (CFL, Fig. 8).
 
-    That needs test data of the training clients (:func:`clusterfl_core.evaluation.same_people`).
-    Test clients who are other people have no leaf; each takes the model with the lowest loss on its
-    own data (:func:`clusterfl_core.evaluation.lowest_loss`).
+    Test clients who are not the training clients (:func:`clusterfl_core.evaluation.same_people`)
+    have no leaf; each takes the model with the lowest loss on its own data.
     """
     if not evaluation.same_people(federation):
         return evaluation.lowest_loss(state, federation)
@@ -210,7 +164,7 @@ def own_leaf(state, federation):
 
 @dataclass(frozen=True)
 class CFL:
-    """Settings of the algorithm.
+    """Settings of the algorithm; ValueError if one lies outside its bounds.
 
     Parameters
     ----------
@@ -232,11 +186,6 @@ class CFL:
         norms are those of the updates either way, as in Algorithm 5.
     privacy : {None, "permutation", "rotation"}
         What the clients do to all they send, see :class:`Secret`.
-
-    Raises
-    ------
-    ValueError
-        If a setting lies outside these bounds.
     """
 
     model: nn.Module
@@ -256,14 +205,8 @@ class CFL:
             eps2=number("eps2", self.eps2, "(0, inf]", "be positive"),
             gamma_max=number("gamma_max", self.gamma_max, "[0, 1)"),
         )
-        if self.similarity not in ("updates", "gradients"):
-            raise ValueError(
-                f"similarity must be 'updates' or 'gradients', got {self.similarity!r}"
-            )
-        if self.privacy not in (None, "permutation", "rotation"):
-            raise ValueError(
-                f"privacy must be None, 'permutation' or 'rotation', got {self.privacy!r}"
-            )
+        one_of("similarity", self.similarity, "updates", "gradients")
+        one_of("privacy", self.privacy, None, "permutation", "rotation")
 
     def init(self, federation, seed):
         """One fresh model, one cluster of all clients (Algorithm 5, line 3).
@@ -290,9 +233,8 @@ class CFL:
         loss = compute.mean_losses(start, clients)
         answer = self.update(start, clients, jobs.key)
         if self.similarity == "gradients":
-            slope = compute.client_gradients(
-                start, clients.inputs(start.dtype), clients.y, clients.mask()
-            )
+            x, mask = clients.inputs(start.dtype), clients.mask()
+            slope = compute.client_gradients(start, x, clients.y, mask)
             pairs = torch.arange(2 * len(clients)).view(2, -1).T.flatten()
             answer = Bank.concatenate([answer, slope]).take(pairs)
         return Replies(clients.ids, secret.hide(answer), {"loss": loss})
@@ -302,34 +244,20 @@ class CFL:
         return self.local.train(start, clients, key).map(torch.sub, start)
 
     def unpack(self, replies):
-        """What the clients sent, as rows, in the coordinates of the server.
+        """What the clients sent, in the coordinates of the server: two Tensors [b, p].
 
-        Returns
-        -------
-        updates, compared : Tensor [b, p]
-            Delta theta_i, and what the cosine similarities compare: the same or the gradients.
+        Delta theta_i, and what the cosine similarities compare: the same or the gradients.
         """
         rows = replies.bank.flatten()
-        if self.similarity == "updates":
-            return rows, rows
-        return rows[0::2], rows[1::2]
+        return (rows, rows) if self.similarity == "updates" else (rows[0::2], rows[1::2])
 
     def bipartition(self, mean, updates, compared):
         """Whether a cluster splits, and how (Algorithm 5, lines 14 to 18).
 
-        Parameters
-        ----------
-        mean : Tensor [p]
-            The cluster's mean update.
-        updates, compared : Tensor [b, p]
-            As :meth:`unpack` returns them, for the clients of one cluster.
-
-        Returns
-        -------
-        None or pair of ndarray of int
-            The rows of either half; None if the cluster stays whole. The order of the tests is the
-            paper's: near a stationary point (32), clients not at rest (33), halves far enough
-            apart for gamma_max (39). A single client has nobody to part from.
+        Its mean update [p] is given, and of each of its clients what :meth:`unpack` gives [b, p].
+        None if it stays whole, else the rows of either half (two ndarrays of int). The order of the
+        tests is the paper's: near a stationary point (32), clients not at rest (33), halves far
+        enough apart for gamma_max (39). A single client has nobody to part from.
         """
         if len(updates) < 2:
             return None
@@ -405,19 +333,9 @@ class CFL:
         """Walk new clients down the tree (Algorithm 4).
 
         At each node a client trains theta*_v on its own data and moves to the child with the more
-        similar update. Nothing in the state changes.
-
-        Parameters
-        ----------
-        state : State
-        clients : Clients
-            b clients with training data; they need not belong to the federation.
-
-        Returns
-        -------
-        list of tuple of int
-            A path of nodes for each client, from the root to a leaf. ``state.tree`` holds the
-            nodes; :func:`path_models` gives the models along a path.
+        similar update. Nothing in the state changes, and the b ``clients`` need not belong to the
+        federation. A list of tuples of int: a path of nodes (numbers in ``state.tree``) for each
+        client, from the root to a leaf.
         """
         secret = Secret(self.privacy, state.seed)
         paths = [[0] for _ in range(len(clients))]

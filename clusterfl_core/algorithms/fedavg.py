@@ -66,11 +66,6 @@ class FedAvg:
     weighted : bool
         True: local models are averaged with weights n_i / n (McMahan et al.). False: plain mean,
         the "global model" of IFCA's section 6.2.
-
-    Raises
-    ------
-    ValueError
-        If participation lies outside (0, 1].
     """
 
     model: nn.Module

@@ -33,12 +33,8 @@ class State(fedavg.State):
 def responsibilities(table, weights):
     """How much each model explains each point: the E step of FedEM.
 
-    Parameters
-    ----------
-    table : Tensor [k, b, n]
-        Losses, taken as negative log-likelihoods: f(theta_j; z) = -log p(z | theta_j) + constant.
-    weights : Tensor [b, k]
-        pi_ij, the mixture weights of each client.
+    From losses [k, b, n], taken as negative log-likelihoods f(theta_j; z) = -log p(z | theta_j) +
+    constant, and mixture weights pi_ij [b, k].
 
     Returns
     -------
@@ -72,20 +68,9 @@ def mixture(state, federation):
 
 
 def mixed_outputs(bank, weights, x, classes):
-    """Average of all models' predictions by the clients' mixture weights (FedEM).
+    """Average of k models' predictions by mixture weights [b, k]: [b, n] or [b, n, classes].
 
-    Parameters
-    ----------
-    bank : Bank
-        k models.
-    weights : Tensor [b, k]
-    x : Tensor [b, n, ...]
-    classes : int
-        0: the outputs themselves are averaged; otherwise the probabilities.
-
-    Returns
-    -------
-    Tensor [b, n] or [b, n, classes]
+    Where there are ``classes`` probabilities are averaged, else the outputs themselves.
     """
     total = 0
     for j in range(len(bank)):
@@ -114,11 +99,6 @@ class FedEM:
         What a client does with each of the k models in a round. All see the same batches.
     participation : float
         Fraction of the clients that take part in a round, in (0, 1].
-
-    Raises
-    ------
-    ValueError
-        If a setting lies outside these bounds.
 
     Notes
     -----
@@ -176,6 +156,10 @@ class FedEM:
         rows = torch.arange(self.clusters * b).view(self.clusters, b).T.flatten()
         values = {"loss": -compute.masked_mean(evidence, mask), "mixture": mixture}
         return Replies(clients.ids, Bank.concatenate(trained).take(rows), values)
+
+    def passes(self, jobs):
+        """Passes of a client over its data: a look at the loss of a model is a third of a step."""
+        return self.clusters * self.local.passes + self.clusters / 3
 
     def absorb(self, state, parts):
         """Server: each model becomes the mean of its trained copies, with weights n_i."""

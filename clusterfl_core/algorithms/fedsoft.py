@@ -39,36 +39,17 @@ from clusterfl_core.contract import Replies
 from clusterfl_core.randomness import SELECTION, generator
 from clusterfl_core.solvers import LocalAdam, LocalSolver
 
-__all__ = [
-    "FedSoft",
-    "State",
-    "aggregation_weights",
-    "blend",
-    "estimate_importance",
-    "objective",
-    "proximal_pull",
-    "select",
-]
+__all__ = ["FedSoft", "State", "aggregation_weights", "blend", "estimate_importance"]
+__all__ += ["objective", "proximal_pull", "select"]
 
 
 def estimate_importance(bank, clients, smoother):
-    """The share of each cluster in each client's data, as far as the centers can tell.
+    """The share of each cluster in each client's data, as far as the k centers can tell.
 
-    Parameters
-    ----------
-    bank : Bank
-        The k centers.
-    clients : Clients
-        b clients.
-    smoother : float
-        sigma, what a cluster gets that no point has chosen, in [0, 1).
-
-    Returns
-    -------
-    Tensor [b, k], float64
-        u_ij = max(n_ij / n_i, sigma), where n_ij counts the POINTS of client i on which center j
-        has the lowest loss (Algorithm 1, lines 5 to 10). Ties go to the lowest j, which the paper
-        leaves open. A row sums to one plus at most (k - 1) sigma.
+    Tensor [b, k], float64: u_ij = max(n_ij / n_i, sigma), where n_ij counts the POINTS of client i
+    on which center j has the lowest loss (Algorithm 1, lines 5 to 10), and sigma in [0, 1), the
+    ``smoother``, is what a cluster gets that no point has chosen. Ties go to the lowest j, which
+    the paper leaves open. A row sums to one plus at most (k - 1) sigma.
     """
     table, votes = compute.point_loss_table(bank, clients), clients.mask()
     least, counts = table.amin(0), []
@@ -81,21 +62,11 @@ def estimate_importance(bank, clients, smoother):
 
 
 def aggregation_weights(importance, counts):
-    """What each client counts for each center.
+    """What each client counts for each center: v_ji = u_ij n_i / sum_i' u_i'j n_i', Tensor [k, m].
 
-    Parameters
-    ----------
-    importance : Tensor [m, k]
-        u_ij.
-    counts : LongTensor [m]
-        n_i.
-
-    Returns
-    -------
-    Tensor [k, m]
-        v_ji = u_ij n_i / sum_i' u_i'j n_i' (line 15, eq. 6). The sum is over ALL clients: eq. 6
-        prints the selected ones, who are drawn with these very probabilities afterwards. A row
-        sums to one, or is zero where no client gives the cluster any importance.
+    u_ij is the ``importance`` [m, k], n_i the ``counts`` [m] (line 15, eq. 6). The sum is over ALL
+    clients: eq. 6 prints the selected ones, who are drawn with these very probabilities afterwards.
+    A row sums to one, or is zero where no client gives the cluster any importance.
     """
     weights = (importance * counts[:, None]).T
     total = weights.sum(1, keepdim=True)
@@ -114,7 +85,7 @@ def select(weights, size, key):
     weights : Tensor [k, m]
         v_ji.
     size : int
-        K.
+        K; ValueError if it exceeds the number of clients, or of those with a positive weight.
     key : tuple of int
         (seed, round).
 
@@ -122,11 +93,6 @@ def select(weights, size, key):
     -------
     BoolTensor [k, m]
         True where the client is selected for the cluster: K a row.
-
-    Raises
-    ------
-    ValueError
-        If K exceeds the number of clients, or of clients with a positive weight.
     """
     clusters, m = weights.shape
     if size > m:
@@ -143,19 +109,7 @@ def select(weights, size, key):
 
 
 def blend(bank, weights):
-    """Weighted sums of the centers: sum_j weights_ij c_j for each client.
-
-    Parameters
-    ----------
-    bank : Bank
-        k centers.
-    weights : Tensor [b, k]
-
-    Returns
-    -------
-    Bank
-        b models.
-    """
+    """sum_j weights_ij c_j for each client: a bank of b, from k centers and weights [b, k]."""
     columns = weights.to(bank.dtype).unbind(1)
 
     # A sum in fixed order, not a matrix product: a product's rounding depends on b, and a client
@@ -170,50 +124,22 @@ def blend(bank, weights):
 
 
 def proximal_pull(bank, importance, proximal):
-    """The proximal term as a pull of the local solver.
+    """The proximal term as a pull (a [b], t: b models) of the local solver.
 
-    The gradient of (lambda / 2) sum_j u_ij ‖w - c_j‖^2 is a_i w - t_i with
-    a_i = lambda sum_j u_ij and t_i = lambda sum_j u_ij c_j. The paper's eq. 5 is the case
-    sum_j u_ij = 1; smoothing makes the sum larger.
-
-    Parameters
-    ----------
-    bank : Bank
-        The k centers.
-    importance : Tensor [b, k]
-        u_ij.
-    proximal : float
-        lambda.
-
-    Returns
-    -------
-    tuple of Tensor [b] and Bank
-        (a, t), b models in t.
+    With lambda = ``proximal`` and u_ij = ``importance`` [b, k], the gradient of
+    (lambda / 2) sum_j u_ij ‖w - c_j‖^2 is a_i w - t_i, where a_i = lambda sum_j u_ij and
+    t_i = lambda sum_j u_ij c_j. The paper's eq. 5 is the case sum_j u_ij = 1; smoothing makes the
+    sum larger.
     """
     weights = proximal * importance
     return sum(weights.unbind(1)), blend(bank, weights)
 
 
 def objective(personal, clients, bank, importance, proximal):
-    """h_i(w_i; c, u) of each client (eq. 4).
+    """h_i(w_i; c, u) = F_i(w_i) + (lambda / 2) sum_j u_ij ‖w_i - c_j‖^2 (eq. 4): Tensor [b].
 
-    Parameters
-    ----------
-    personal : Bank
-        w_i, b models.
-    clients : Clients
-        b clients.
-    bank : Bank
-        The k centers.
-    importance : Tensor [b, k]
-        u_ij.
-    proximal : float
-        lambda.
-
-    Returns
-    -------
-    Tensor [b]
-        F_i(w_i) + (lambda / 2) sum_j u_ij ‖w_i - c_j‖^2.
+    ``personal`` holds w_i, the ``bank`` c_j; ``importance`` [b, k] and ``proximal`` are u and
+    lambda.
     """
     pulls = (importance.to(bank.dtype) * personal.distances(bank) ** 2).sum(1)
     return compute.mean_losses(personal, clients) + proximal / 2 * pulls
@@ -256,7 +182,7 @@ class State(contract.State):
 
 @dataclass(frozen=True)
 class FedSoft:
-    """Settings of the algorithm.
+    """Settings of the algorithm; ValueError if one lies outside its bounds.
 
     Parameters
     ----------
@@ -280,11 +206,6 @@ class FedSoft:
     warm_start : bool
         True: a client starts from the model it kept, w_i, as in the released code. False: it keeps
         nothing and starts from the mean of the centers by importance, where the pull is zero.
-
-    Raises
-    ------
-    ValueError
-        If a setting lies outside these bounds.
     """
 
     model: nn.Module
@@ -327,8 +248,8 @@ class FedSoft:
     def plan(self, state):
         """Server: all clients weigh (line 4), or the selected ones train (lines 15 to 17).
 
-        Either way a client receives all k centers. In a round with a weighing the clients selected
-        after it receive them a second time, as Algorithm 1 has it.
+        A client receives all k centers. In a round with a weighing those selected after it receive
+        them a second time, as Algorithm 1 has it.
         """
         ids, kept, values = torch.arange(len(state.counts)), None, {}
         if not self.must_weigh(state):
@@ -345,8 +266,8 @@ class FedSoft:
     def shares(self, state):
         """What each client's model counts for each center, before normalisation: Tensor [k, m].
 
-        v_ji if everyone takes part; 1 for the selected clients and 0 for the others otherwise
-        (line 18). A client without any share does not work in the round.
+        v_ji if everyone takes part, else 1 for the selected clients and 0 for the others (line 18).
+        A client without any share does not work in the round.
         """
         weights = aggregation_weights(state.assignments, state.counts)
         if self.selected is None:
@@ -366,6 +287,10 @@ class FedSoft:
         pull = proximal_pull(jobs.bank, importance, self.proximal)
         trained = self.local.train(start, clients, jobs.key, pull)
         return Replies(clients.ids, trained, {"loss": loss})
+
+    def passes(self, jobs):
+        """Passes of a client over its data: a look at the loss of a model is a third of a step."""
+        return self.local.passes if jobs.values else self.clusters / 3
 
     def absorb(self, state, parts):
         """Server: note the importance, or average the local models (line 18).

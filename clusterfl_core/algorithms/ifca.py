@@ -33,10 +33,10 @@ from torch import nn
 
 from clusterfl_core import compute, contract, evaluation
 from clusterfl_core.banks import Bank
-from clusterfl_core.check import among, keep, share, whole
+from clusterfl_core.check import among, keep, one_of, share, whole
 from clusterfl_core.clients import Clients
 from clusterfl_core.contract import Replies, Unusable, summed
-from clusterfl_core.evaluation import best, lowest
+from clusterfl_core.evaluation import loss_and_lowest, lowest
 from clusterfl_core.randomness import participants
 from clusterfl_core.solvers import LocalSGD
 
@@ -44,20 +44,10 @@ __all__ = ["IFCA", "State", "estimate_identities"]
 
 
 def estimate_identities(bank, clients):
-    """The cluster identity of each client: the model with the lowest mean loss on its data.
+    """The cluster identity of each client: argmin_j F_i(theta_j) (Algorithm 1, line 6).
 
-    Parameters
-    ----------
-    bank : Bank
-        The k cluster models.
-    clients : Clients
-        b clients.
-
-    Returns
-    -------
-    LongTensor [b]
-        argmin_j F_i(theta_j) (Algorithm 1, line 6). Ties go to the lowest j, which the paper
-        leaves open.
+    LongTensor [b], for k cluster models and b clients. Ties go to the lowest j, which the paper
+    leaves open.
     """
     return lowest(compute.loss_matrix(bank, clients))
 
@@ -91,7 +81,7 @@ class State(contract.State):
 
 @dataclass(frozen=True)
 class IFCA:
-    """Settings of the algorithm.
+    """Settings of the algorithm; ValueError if one lies outside its bounds.
 
     Parameters
     ----------
@@ -118,11 +108,6 @@ class IFCA:
         T of the re-sampling variant, which only the theory needs (section 5): each client's
         points are cut into 2T parts, and every round takes two fresh ones, the first to choose
         and the second for the gradient. None: all points in every round, as in practice.
-
-    Raises
-    ------
-    ValueError
-        If a setting lies outside these bounds, or a layer is unknown.
     """
 
     model: nn.Module
@@ -144,8 +129,7 @@ class IFCA:
             patience=whole("patience", self.patience, none=True),
             resample=whole("resample", self.resample, none=True),
         )
-        if self.option not in ("models", "gradients"):
-            raise ValueError(f"option must be 'models' or 'gradients', got {self.option!r}")
+        one_of("option", self.option, "models", "gradients")
         if self.option == "gradients" and not isinstance(self.local, LocalSGD):
             raise ValueError(
                 "option 'gradients' is plain gradient descent, so local must be LocalSGD, "
@@ -170,11 +154,11 @@ class IFCA:
         """Draw k models, alike in their shared layers; no identities (input of Algorithm 1)."""
         m = len(federation)
         among("clusters", self.clusters, m)
-        least = int(federation.train.counts.min())
-        if self.resample and least < 2 * self.resample:
+        parts, least = 2 * (self.resample or 0), int(federation.train.counts.min())
+        if least < parts:
             raise ValueError(
-                f"resample={self.resample} cuts each client's points into {2 * self.resample} "
-                f"parts, but a client has only {least}"
+                f"resample={self.resample} cuts each client's points into {parts} parts, but a "
+                f"client has only {least}"
             )
         bank = Bank.fresh(self.model, self.clusters, seed)
         bank = self._share(bank, bank.take([0] * self.clusters))
@@ -210,10 +194,10 @@ class IFCA:
             identities = jobs.models[:, 0]
             loss = compute.mean_losses(jobs.bank.take(identities), choosing)
         elif self.resample or self.option == "gradients":
-            loss, identities = best(compute.loss_matrix(jobs.bank, choosing))
+            loss, identities = loss_and_lowest(compute.loss_matrix(jobs.bank, choosing))
         else:  # the forward pass of the choice is the first of the training
             losses, hidden = compute.first_pass(jobs.bank, clients, self.local)
-            loss, identities = best(losses)
+            loss, identities = loss_and_lowest(losses)
             if hidden is not None:
                 hidden = hidden[torch.arange(len(clients)), :, identities]
         if self.option == "gradients":
@@ -231,6 +215,10 @@ class IFCA:
         rows = rows.clamp(max=clients.y.shape[1] - 1)
         who = torch.arange(len(clients), device=sizes.device)[:, None]
         return Clients(clients.x[who, rows], clients.y[who, rows], sizes, clients.ids)
+
+    def passes(self, jobs):
+        """Passes of a client over its data: a look at the loss of a model is a third of a step."""
+        return self.local.passes + jobs.models.shape[1] / 3
 
     def absorb(self, state, parts):
         """Server: average within each estimated cluster (lines 13 to 15).

@@ -34,7 +34,7 @@ class OneShot:
     model : torch.nn.Module
         The architecture.
     clusters : int
-        k, between 1 and the number of clients.
+        k, between 1 and the number of clients, and of those that answer in round 1.
     alone : LocalSGD or LocalAdam
         What a client does in round 1; enough to come near the minimum of its own loss.
     local : LocalSGD or LocalAdam
@@ -45,11 +45,6 @@ class OneShot:
         True: models are averaged with weights n_i (McMahan et al.). False: plain mean, as in IFCA.
     starts : int
         Random starts of k-means, the best of which counts.
-
-    Raises
-    ------
-    ValueError
-        If a setting lies outside these bounds; in round 1, if fewer than k clients answer.
     """
 
     model: nn.Module
@@ -98,6 +93,10 @@ class OneShot:
         minimisers = self.alone.train(jobs.start, clients, jobs.key)
         return Replies(clients.ids, minimisers, {"loss": compute.mean_losses(minimisers, clients)})
 
+    def passes(self, jobs):
+        """Passes of a client over its data."""
+        return (self.local if jobs.round else self.alone).passes
+
     def absorb(self, state, parts):
         """Server: cluster in round 1; average within the clusters in every round.
 
@@ -121,19 +120,9 @@ class OneShot:
         return state.next(bank=bank, assignments=assignments)
 
     def cluster(self, bank, seed):
-        """Cluster of each local model: k-means on the parameters (line 2).
+        """Cluster of each local model: k-means on the parameters (line 2), from starts of the seed.
 
-        Parameters
-        ----------
-        bank : Bank
-            b local models.
-        seed : int
-            Fixes the random starts.
-
-        Returns
-        -------
-        LongTensor [b]
-            -1 for a model that is not finite; it belongs nowhere.
+        LongTensor [b]; -1 for a model that is not finite, which belongs nowhere.
         """
         if len(bank) < self.clusters:
             raise ValueError(

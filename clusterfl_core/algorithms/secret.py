@@ -42,10 +42,9 @@ class Secret:
     kind : {None, "permutation", "rotation"}
         None sends updates as they are: P is the identity.
     seed : int
-        What the clients agree on (Algorithm 5, line 3). A simulation has one seed for all;
-        in earnest clients exchange a seed of their own, apart from that in Jobs. CFL's ``init``
-        (for the clients' common start), ``client_step``, ``assign`` and reading the models use P;
-        ``plan`` and ``absorb``, the server, never do.
+        What the clients agree on (Algorithm 5, line 3). A simulation has one seed for all; in
+        earnest clients exchange one of their own, apart from that in Jobs. The server, CFL's
+        ``plan`` and ``absorb``, never uses P.
     """
 
     kind: str

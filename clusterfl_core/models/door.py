@@ -35,7 +35,7 @@ def check(model, x, classes=None):
     ValueError
         If the model is not fit: one sentence that names the part and what works instead.
     """
-    if model not in _FIT or _FIT[model][0] is not model.training:
+    if not found_fit(model):
         _FIT[model] = (model.training, _answer(model, x))
     if classes is None:
         return
@@ -57,6 +57,11 @@ def check(model, x, classes=None):
             f"the model's clusterfl_loss must give one number a point, for 1 client with 2 points "
             f"the shape (1, 2), got {tuple(points.shape)}"
         )
+
+
+def found_fit(model):
+    """Whether a model has been checked in the mode it is in."""
+    return _FIT.get(model, [None])[0] is model.training
 
 
 def _answer(given, x):

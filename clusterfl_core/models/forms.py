@@ -58,7 +58,7 @@ def point_loss(model):
 def form(model):
     """The form that belongs to a model, or None."""
     names = {"forward", "clusterfl_loss", "clusterfl_form"}
-    kind = next((kind for kind in type(model).__mro__ if names & set(vars(kind))), object)
+    kind = next((kind for kind in type(model).__mro__ if not names.isdisjoint(vars(kind))), object)
     return vars(kind).get("clusterfl_form")
 
 
@@ -90,12 +90,7 @@ class FirstLinear(Form):
     """The form of a model whose first layer is an ``nn.Linear`` with a bias on flattened inputs.
 
     Write ``after``: what the other layers make of the first one's answer. Full-batch gradient
-    descent then has a Gram form, see :meth:`descend`.
-
-    Parameters
-    ----------
-    layer : str
-        Name of the first layer.
+    descent then has a Gram form, see :meth:`descend`. ``layer`` is the first one's name.
     """
 
     def __init__(self, layer):
@@ -156,7 +151,7 @@ class FirstLinear(Form):
         h, d = model.get_parameter(self.weight).shape
         return points**2 * (d + (steps - 1) * h) + 2 * points * d * h < steps * 2 * points * d * h
 
-    def descend(self, tensors, rows, x, y, factors, loss, steps, rate, hidden=None):
+    def descend(self, tensors, x, y, factors, loss, rows, steps, rate, hidden=None):
         """Full-batch gradient descent in Gram form.
 
         With D_t the slope of the loss at what the first layer says, Z = X W' + 1 b', a step of
@@ -172,10 +167,10 @@ class FirstLinear(Form):
         ----------
         tensors : dict of Tensor [k, ...]
             Parameters of k models, by name.
-        rows : LongTensor [b]
-            Which of them each client starts from.
         x, y, factors, loss
             As in :meth:`gradients`.
+        rows : LongTensor [b]
+            Which of the models each client starts from.
         steps, rate : int, float
             tau, gamma.
         hidden : Tensor [b, n, h], optional
@@ -204,22 +199,11 @@ class FirstLinear(Form):
 
 
 def pull(outputs, tensors, y, factors, loss):
-    """Gradients by autograd, also where the caller has switched it off.
+    """Gradients of sum_l factors_il loss_il for each client i, by name, each [b, ...].
 
-    Parameters
-    ----------
-    outputs : callable
-        From ``tensors`` to outputs [b, n, ...]; a client's depend on its own rows only.
-    tensors : dict of Tensor [b, ...]
-    y, factors : Tensor [b, n]
-        As in :func:`clusterfl_core.compute.gradients`.
-    loss : callable
-        From outputs and y to the loss of each point [b, n].
-
-    Returns
-    -------
-    dict of Tensor [b, ...]
-        Gradients of sum_l factors_il loss_il for each client i.
+    By autograd, also where the caller has switched it off. ``outputs`` goes from ``tensors`` (by
+    name, each [b, ...]) to outputs [b, n, ...], where a client's depend on its own rows only, and
+    ``loss`` from outputs and y [b, n] to the loss of each point [b, n].
     """
     with torch.inference_mode(False), torch.enable_grad():
         leaves = {name: t.detach().requires_grad_() for name, t in tensors.items()}

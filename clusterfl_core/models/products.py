@@ -8,8 +8,8 @@ __all__ = ["affine", "inner", "plus_product", "product"]
 def _pair(one, *tensors):
     """Apply a product of batches to at least two clients.
 
-    The BLAS takes another path for a batch of one, which rounds otherwise; a client must compute
-    the same alone and among others.
+    The BLAS takes another path for a batch of one, which rounds otherwise (measured in the book,
+    "Simulating many clients"); a client must compute the same alone and among others.
     """
     if len(tensors[0]) != 1:
         return one(*tensors)
