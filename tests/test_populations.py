@@ -675,7 +675,10 @@ def test_bernoulli_parameters_are_never_zero_and_never_equal():
         ),
         (lambda p: p.label_permuted("digits", 4, 0), "clusters must be at least 1, got 0"),
         (lambda p: p.writers("digits", 5), "name must be a set that knows its writers, mnist_wr"),
-        (lambda p: p.label_skew("digits", 5, 0), "concentration must be positive, got 0"),
+        (
+            lambda p: p.label_skew("digits", 5, 0),
+            "concentration must be positive and finite, got 0",
+        ),
         (lambda p: p.label_skew("digits", 0, 1.0), "clients must be at least 1, got 0"),
         (lambda p: p.label_skew("digits", 40, 0.01), "concentration 0.01 left a client without"),
         (lambda p: p.quantity_skew("digits", 5, -1), "exponent must not be negative, got -1"),
@@ -698,7 +701,7 @@ def test_bernoulli_parameters_are_never_zero_and_never_equal():
         ),
         (
             lambda p: p.bernoulli_regression(0, 2, 5, 9, 2, 0.1),
-            "scale must be positive, got 0",
+            "scale must be positive and finite, got 0",
         ),
         (
             lambda p: p.bernoulli_regression(1, 2, 5, 9, 2, 0.1, reading="text"),

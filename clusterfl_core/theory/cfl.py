@@ -15,8 +15,8 @@ import math
 import numpy as np
 from scipy.spatial.distance import cdist
 
+from clusterfl_core import check
 from clusterfl_core.similarity import cross_similarity, optimal_bipartition
-from clusterfl_core.theory._check import check_counts
 
 __all__ = ["alignment", "guaranteed_noise", "separation_bounds", "separation_probability"]
 
@@ -24,17 +24,9 @@ __all__ = ["alignment", "guaranteed_noise", "separation_bounds", "separation_pro
 def alignment(noise_i, noise_j):
     """H_ij of CFL's Theorem 1 (eq. 20): the least cosine of two noisy copies of one gradient.
 
-    Parameters
-    ----------
-    noise_i, noise_j : float or array in [0, 1]
-        gamma_i and gamma_j: distance of the client's gradient from its cluster's, over the norm of
-        the cluster's.
-
-    Returns
-    -------
-    float or array
-        -gamma_i gamma_j + sqrt(1 - gamma_i^2) sqrt(1 - gamma_j^2), the cosine of the sum of the
-        angles arcsin(gamma_i) and arcsin(gamma_j).
+    The noise gamma_i (float or array in [0, 1]) is the distance of a client's gradient from its
+    cluster's, over the norm of the cluster's. H_ij = -gamma_i gamma_j + sqrt(1 - gamma_i^2)
+    sqrt(1 - gamma_j^2), the cosine of arcsin(gamma_i) + arcsin(gamma_j).
     """
     noise_i, noise_j = np.asarray(noise_i), np.asarray(noise_j)
     for noise in (noise_i, noise_j):
@@ -80,17 +72,11 @@ def separation_bounds(noise, clusters):
 def guaranteed_noise(clusters):
     """The noise below which CFL's Theorem 1 guarantees a correct split (figure 3, green).
 
-    With one gamma for all clients, angles within a cluster are at most 2 arcsin(gamma) and across
-    the split at least pi / (k - 1) - 2 arcsin(gamma), so the gap is positive if
-    gamma < sin(pi / (4 (k - 1))).
-
-    Parameters
-    ----------
-    clusters : int
-        k, at least 2.
+    With one gamma for all clients of k >= 2 clusters, angles within a cluster are at most 2
+    arcsin(gamma) and across the split at least pi / (k - 1) - 2 arcsin(gamma), so the gap is
+    positive if gamma < sin(pi / (4 (k - 1))).
     """
-    if clusters < 2:
-        raise ValueError(f"clusters must be at least 2, got {clusters}")
+    check.whole("clusters", clusters, 2)
     return math.sin(math.pi / (4 * (clusters - 1)))
 
 
@@ -103,14 +89,10 @@ def separation_probability(clusters, noise, features=100, each=3, trials=200, se
 
     Parameters
     ----------
-    clusters : int
-        k, at least 2.
+    clusters, features, each : int
+        k, at least 2; d, 100 in the paper; clients a cluster, at least 2, in the paper 3.
     noise : float
         gamma, of every client; it may exceed 1, where Theorem 1 is silent.
-    features : int
-        d; the paper has 100.
-    each : int
-        Clients a cluster, at least 2; the paper has 3.
     trials, seed : int
         How many draws, and from which seed.
 
@@ -122,12 +104,10 @@ def separation_probability(clusters, noise, features=100, each=3, trials=200, se
         Share of the draws in which the best bipartition splits no cluster. At least as large: a
         positive gap suffices, but is not needed.
     """
-    check_counts(features=features, trials=trials)
-    for name, value in (("clusters", clusters), ("each", each)):
-        if value < 2:
-            raise ValueError(f"{name} must be at least 2, got {value}")
-    if noise < 0:
-        raise ValueError(f"noise must not be negative, got {noise}")
+    counts = {"clusters": (clusters, 2), "each": (each, 2), "features": (features,)}
+    for name, bounds in (counts | {"trials": (trials,)}).items():
+        check.whole(name, *bounds)
+    check.number("noise", noise, "[0, inf)", "not be negative")
     source = np.random.default_rng(seed)
     truth = np.repeat(np.arange(clusters), each)
     same = truth[:, None] == truth[None]
