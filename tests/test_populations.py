@@ -187,6 +187,22 @@ def test_manuals_are_four_kinds_of_text_that_need_no_network():
     assert again.documents == texts.documents
 
 
+def test_what_scipy_draws_for_its_docstrings_is_no_part_of_the_manuals(monkeypatch):
+    """It draws anew in each process; a small number is written with the letter e, a word."""
+    import scipy.stats
+
+    drawn = [
+        getattr(scipy.stats, name).__doc__.split(".sample(shape=(4,))\n")[1].split("  #")[0]
+        for name in ("Normal", "Uniform", "Binomial", "Logistic")
+    ]
+    texts = data.load_text("manuals").documents
+    assert not any(sample in text for sample in drawn for text in texts)
+    usual = populations.next_words("manuals", 4, 4, points=50).fingerprint()
+    small = scipy.stats.Normal.__doc__.replace(drawn[0], "array([1e-05, 2e-05, 1., 2.])")
+    monkeypatch.setattr(scipy.stats.Normal, "__doc__", small)
+    assert populations.next_words("manuals", 4, 4, points=50).fingerprint() == usual
+
+
 def news(cache, documents=("A b. c", "D e", "F"), topics=(0, 2, 1)):
     np.savez_compressed(
         cache / "ag_news.npz",

@@ -51,7 +51,7 @@ class Images:
 
 
 def load(name):
-    """Load a data set by name.
+    """Load a data set of :class:`Images` by name.
 
     Parameters
     ----------
@@ -64,10 +64,6 @@ def load(name):
         letters: handwritten letters of 28 x 28 pixels, labels a = 0 to z = 25, with the fact
         ``upper``; from EMNIST "by class" (a download of 560 MB; about 360,000 and 60,000 images).
         cifar10: 50,000 and 10,000 colour images [3, 32, 32]. A file may hold them as [32, 32, 3].
-
-    Returns
-    -------
-    Images
 
     Raises
     ------
