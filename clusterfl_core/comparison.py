@@ -146,20 +146,12 @@ def honest(people):
 
 
 def make(method, settings, m, model=NET):
-    """The algorithm with these settings.
+    """The algorithm with these settings for m clients; ``method`` is one of ``METHODS``.
 
-    Parameters
-    ----------
-    method : str
-        One of ``METHODS``.
-    settings : dict
-        ``gamma`` (step size), ``tau`` (local steps) and what else the method has: ``k`` (models),
-        ``alone`` (OneShot: steps before it clusters), ``eps1`` (CFL: as a share of gamma tau, with
-        which updates grow), ``ratio`` (eps2 over eps1), ``safe`` (gamma_max), ``lam`` (FedSoft:
-        the pull), ``part`` (share of the clients selected for a centre).
-    m : int
-        Clients.
-    model : torch.nn.Module
+    ``settings`` is a dict of ``gamma`` (step size), ``tau`` (local steps) and what else the method
+    has: ``k`` (models), ``alone`` (OneShot: steps before it clusters), ``eps1`` (CFL: as a share of
+    gamma tau, with which updates grow), ``ratio`` (eps2 over eps1), ``safe`` (gamma_max), ``lam``
+    (FedSoft: the pull), ``part`` (share of the clients selected for a centre).
     """
     s, sgd = settings, LocalSGD(settings["tau"], settings["gamma"])
     if method in ("LocalOnly", "FedAvg"):

@@ -246,16 +246,11 @@ def success_trial(
 ):
     """One trial of figure 3: a fresh data set, some starts, every step size.
 
-    Parameters
-    ----------
-    scale, noise, clients, points, features, clusters, reading
-        R, sigma, m, n, d, k and the reading of R, as in
-        :func:`clusterfl_core.populations.bernoulli_regression`.
-    steps, rounds, device
-        As in :func:`regression_trial`.
-    seed, starts : int
-        Number of the trial, and how many starts: the seed fixes the truth, the data, and the
-        starts, which are those of ``run`` with the seeds ``seed * starts`` and following.
+    ``scale``, ``noise``, ``clients``, ``points``, ``features``, ``clusters`` and ``reading`` are R,
+    sigma, m, n, d, k and the reading of R, as in
+    :func:`clusterfl_core.populations.bernoulli_regression`; ``steps``, ``rounds`` and ``device``
+    are as in :func:`regression_trial`. ``seed`` is the number of the trial: it fixes the truth, the
+    data, and the starts, which are those of ``run`` with the seeds ``seed * starts`` and following.
 
     Returns
     -------

@@ -86,17 +86,10 @@ def load(name):
         if told != rows:
             path = cache_folder() / f"{name}.npz"
             raise ValueError(f"{path} tells {fact} of {told} images, but there are {rows}")
-    pixels = _channel_first(x_train), _channel_first(x_test)
-    labels = y_train.to(torch.int64), y_test.to(torch.int64)
-    return Images(
-        name,
-        pixels[0],
-        labels[0],
-        pixels[1],
-        labels[1],
-        int(labels[0].max()) + 1,
-        {fact: tuple(one.to(torch.int64) for one in both) for fact, both in facts.items()},
-    )
+    facts = {fact: tuple(one.to(torch.int64) for one in both) for fact, both in facts.items()}
+    x_train, x_test = _channel_first(x_train), _channel_first(x_test)
+    y_train, y_test = y_train.to(torch.int64), y_test.to(torch.int64)
+    return Images(name, x_train, y_train, x_test, y_test, int(y_train.max()) + 1, facts)
 
 
 @cache  # unpacking the digits takes longer than most things that are done with them

@@ -80,16 +80,16 @@ def _manuals():
 
     import scipy.stats
 
-    kinds = {
-        "Python": sorted(topics.values()),
-        "NumPy": _docstrings(np),
-        "SciPy": _docstrings(scipy.stats),
-        "PyTorch": _docstrings(torch),
-    }
+    kinds = {"Python": sorted(topics.values()), "NumPy": _docstrings(np)}
+    kinds |= {"SciPy": _docstrings(scipy.stats), "PyTorch": _docstrings(torch)}
+    return Texts("manuals", *_sorted(kinds))
+
+
+def _sorted(kinds):
+    """Documents, labels and kinds, from the list of documents of each kind."""
     documents = [text for texts in kinds.values() for text in texts]
     sizes = torch.tensor([len(texts) for texts in kinds.values()])
-    labels = torch.arange(len(kinds)).repeat_interleave(sizes)
-    return Texts("manuals", documents, labels, tuple(kinds))
+    return documents, torch.arange(len(kinds)).repeat_interleave(sizes), tuple(kinds)
 
 
 def _docstrings(module):
@@ -116,10 +116,7 @@ def _speeches(raw):
         if colon:
             speeches.setdefault(speaker, []).append(words)
     speakers = sorted(speeches, key=lambda who: (-sum(map(len, speeches[who])), who))
-    documents = [words for who in speakers for words in speeches[who]]
-    sizes = torch.tensor([len(speeches[who]) for who in speakers])
-    labels = torch.arange(len(speakers)).repeat_interleave(sizes)
-    return documents, labels, tuple(speakers)
+    return _sorted({who: speeches[who] for who in speakers})
 
 
 def _from_address(name, folder):

@@ -20,18 +20,16 @@ def mixed(name, clients, clusters, pattern, seed=0, points=(100, 200)):
 
     The kinds are images turned by 0, 90, 180, 270 degrees counterclockwise. Where capital and small
     letters are told apart, they are: small and capital letters for k = 2; small, small turned by
-    90, capital, capital turned by 90 for k = 4 (Table 4).
+    90, capital, capital turned by 90 for k = 4 (Table 4): with "letters" it is the paper's.
 
     Parameters
     ----------
     name : str
-        A data set of :func:`clusterfl_core.data.load`. With "letters" it is the paper's, if the
-        file tells capital from small letters.
+        A data set of :func:`clusterfl_core.data.load`.
     clients, clusters : int
-        m, and k, 2 to 4 (2 or 4 with letters); more than 2 only for "random", as in the paper.
+        m, and k, 2 to 4 (2 or 4 with letters).
     pattern : {"10:90", "30:70", "linear", "random"}
         How the kinds share a client's images, as :func:`pattern_shares` says.
-    seed : int
     points : (int, int)
         A client holds that many images, uniformly at random, both bounds included. One is used
         again only when all of its kind have been.

@@ -70,15 +70,9 @@ def _plane(clients, points, seed, draw, words):
 def regression(theta, clients, points, noise, seed=0):
     """Linear regression in hidden clusters: y = <x, theta_j> + noise (IFCA, section 5.1).
 
-    Parameters
-    ----------
-    theta : Tensor [k, d]
-        True parameters, one row a cluster; kept as ``truth["theta"]``.
-    clients, points : int
-        m, a multiple of k, and n. Test clients, k of them, hold as many points.
-    noise : float
-        sigma, standard deviation of the Gaussian noise; x is standard normal in d dimensions.
-    seed : int
+    ``theta`` [k, d] are the true parameters, one row a cluster, kept as ``truth["theta"]``. m
+    ``clients``, a multiple of k, hold n ``points`` each; k test clients hold as many. x is standard
+    normal in d dimensions; ``noise`` is sigma, the standard deviation of the Gaussian noise.
     """
     k, features = theta.shape
     check_equal(clients, k)
@@ -110,22 +104,10 @@ def bernoulli_regression(
 
     The paper says that the vector is rescaled to the NORM R. Its released code multiplies it by R
     instead, so that each COORDINATE is 0 or R and the norm about R sqrt(d / 2); only that reading
-    gives the published figure.
-
-    Parameters
-    ----------
-    scale, noise : float
-        R, positive, and sigma.
-    clients, points, features, clusters : int
-        m, a multiple of k; n; d; k.
-    seed : int
-    reading : {"coordinate", "norm"}
-        Of the released code, or of the text.
-
-    Returns
-    -------
-    Federation
-        As by :func:`regression`. No theta is zero and no two are equal; others are drawn anew.
+    gives the published figure. ``reading`` is "coordinate", that of the code, or "norm", that of
+    the text; ``scale`` is R, positive; ``clients``, ``points``, ``features`` and ``clusters`` are
+    m, a multiple of k; n; d; k. The rest is as in :func:`regression`. No theta is zero and no two
+    are equal; others are drawn anew.
     """
     check_sizes(clients, clusters)
     check.positive("scale", scale)
@@ -147,18 +129,9 @@ def mixture_regression(pattern, clients=100, clusters=2, seed=0, *, features=10,
     y = <x, theta_j> + noise, with x and the noise standard normal and theta_j ~ N(0, variance I).
     The paper writes theta_j ~ N(0, sigma_0^2 I) with sigma_0 = 10, which would be a variance of 100
     in each coordinate; its released code takes 10 as the VARIANCE, and that gives errors of the
-    size it prints. Each client holds between 100 and 200 points, uniformly at random.
-
-    Parameters
-    ----------
-    pattern : {"10:90", "30:70", "linear", "random"}
-        How the clusters share a client's points, as :func:`pattern_shares` says.
-    clients, clusters : int
-        m, and k >= 2; more than 2 only for "random", as in the paper.
-    seed, features : int
-        The second is d.
-    variance : float
-        Of each coordinate of theta, positive.
+    size it prints. Each of m ``clients`` holds between 100 and 200 points in d dimensions
+    (``features``), uniformly at random, of k ``clusters`` in a ``pattern`` of
+    :func:`pattern_shares`.
 
     Returns
     -------

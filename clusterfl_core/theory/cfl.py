@@ -38,12 +38,9 @@ def alignment(noise_i, noise_j):
 def separation_bounds(noise, clusters):
     """CFL's Theorem 1: similarity at most across the best split, and at least within a cluster.
 
-    Parameters
-    ----------
-    noise : array [m] in [0, 1]
-        gamma_i of each client, at a stationary point.
-    clusters : array [m] of int
-        True cluster of each client; k >= 2 different ones.
+    ``noise`` [m] is gamma_i of each client in [0, 1], at a stationary point, ``clusters`` [m] its
+    true cluster, one of k >= 2. Where intra is greater than cross, the best bipartition is correct
+    (Corollary 1).
 
     Returns
     -------
@@ -52,8 +49,7 @@ def separation_bounds(noise, clusters):
         bipartition (eq. 19). The theorem does not say which clusters lie on which side, so this is
         the largest over all pairs of different clusters.
     intra : float
-        Lower bound on the smallest cosine within a cluster (eq. 21); 1 if no cluster has two
-        clients. Where it is greater than ``cross``, the best bipartition is correct (Corollary 1).
+        Lower bound on the smallest cosine within a cluster (eq. 21); 1 if none has two clients.
     """
     noise, clusters = np.asarray(noise, float), np.asarray(clusters)
     k = len(np.unique(clusters))
@@ -85,16 +81,9 @@ def separation_probability(clusters, noise, features=100, each=3, trials=200, se
 
     The k true gradients are standard normal vectors, less their mean so that they sum to zero as at
     a stationary point. A client's gradient is its cluster's plus a normal vector, scaled to exactly
-    gamma times the length of the cluster's.
-
-    Parameters
-    ----------
-    clusters, features, each : int
-        k, at least 2; d, 100 in the paper; clients a cluster, at least 2, in the paper 3.
-    noise : float
-        gamma, of every client; it may exceed 1, where Theorem 1 is silent.
-    trials, seed : int
-        How many draws, and from which seed.
+    gamma times the length of the cluster's. gamma, the ``noise`` of every client, may exceed 1,
+    where Theorem 1 is silent. ``clusters`` is k, at least 2, ``features`` d and ``each`` the
+    clients a cluster, at least 2; the paper has d = 100 and 3 clients.
 
     Returns
     -------

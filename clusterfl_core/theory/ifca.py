@@ -154,20 +154,10 @@ def assumptions(problem, distance, largest, *, c):
 def step_bound(problem, distance, *, c2, c3, c4, version="extended"):
     """IFCA's Theorem 1: a bound on ‖theta_j - theta*_j‖ after one round, with step size c_1 / p.
 
-    Parameters
-    ----------
-    problem : LinearProblem
-    distance, c2, c3, c4 : float
-        The distance is that before the round; ValueError if it is too large for the version.
-    version : {"extended", "neurips"}
-        The extended paper has alpha in the exponent and needs distance < Delta / 2; the NeurIPS
-        paper has it in the constant and needs distance <= Delta / 4.
-
-    Returns
-    -------
-    contraction, floor, misclassification : float
-        Their sum is the bound: (1/2) distance, c_2 (sigma / p) sqrt(d / (m n')) and
-        c_3 exp(-c_4 (alpha rho / (rho + 1))^2 n').
+    Of a LinearProblem, three numbers whose sum is the bound: contraction (1/2) distance, floor c_2
+    (sigma / p) sqrt(d / (m n')) and misclassification c_3 exp(-c_4 (alpha rho / (rho + 1))^2 n').
+    The ``version`` "extended" has alpha in the exponent and needs a distance before the round below
+    Delta / 2; "neurips" has it in the constant and needs distance <= Delta / 4, else ValueError.
     """
     _check_version(version)
     _check_constants(c2=c2, c3=c3, c4=c4)
@@ -241,20 +231,10 @@ def misclassification(right, wrong, truth, noise, points):
 
     I the regularised incomplete beta function.
 
-    Parameters
-    ----------
-    right, wrong, truth : array [d]
-        Model of the client's own cluster, another, and the true parameters of the cluster.
-    noise : float
-        sigma.
-    points : int or array of int
-        n', from which the client computes both losses.
-
-    Returns
-    -------
-    float or array
-        P(F(wrong) <= F(right)). ValueError if the two models have the same loss on every point, so
-        that neither is preferred.
+    ``right``, ``wrong`` and ``truth`` [d] are the model of the client's own cluster, another one,
+    and the true parameters of the cluster; ``noise`` is sigma, ``points`` (int or array) n', from
+    which the client computes both losses. ValueError if the two models have the same loss on every
+    point.
     """
     a = np.asarray(truth, float) - np.asarray(right, float)
     b = np.asarray(truth, float) - np.asarray(wrong, float)
@@ -396,21 +376,11 @@ def convex_misclassification(problem, closeness):
 def convex_step_bound(problem, distance, failure, *, c0, c1, c2):
     """IFCA's Theorem 2 (extended paper): the error after one round with step size 1 / L.
 
-    Parameters
-    ----------
-    problem : ConvexProblem
-    distance : float
-        Before the round; ValueError unless it lies below sqrt(lambda / L) Delta / 2.
-    failure : float
-        delta, in (0, 1]: the bound holds with probability 1 - delta for each cluster.
-    c0, c1, c2 : float
-
-    Returns
-    -------
-    ConvexBound
-        (1 - p lambda / (8 L)) distance, c_0 v / (delta L sqrt(p m n')),
-        c_1 eta^2 / (delta alpha^2 lambda^2 Delta^4 n') and
-        c_2 v eta k^(3/2) / (delta^(3/2) alpha lambda L Delta^2 sqrt(m) n').
+    The :class:`ConvexBound` of a ConvexProblem: (1 - p lambda / (8 L)) distance, c_0 v / (delta L
+    sqrt(p m n')), c_1 eta^2 / (delta alpha^2 lambda^2 Delta^4 n') and c_2 v eta k^(3/2) /
+    (delta^(3/2) alpha lambda L Delta^2 sqrt(m) n'). It holds with probability 1 - delta for each
+    cluster; ``failure`` is delta, in (0, 1]. ValueError unless the distance before the round lies
+    below sqrt(lambda / L) Delta / 2.
     """
     _check_constants(c0=c0, c1=c1, c2=c2)
     check.share("failure", failure)
