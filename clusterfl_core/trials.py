@@ -29,12 +29,11 @@ from itertools import product
 
 import torch
 
-from clusterfl_core import check, evaluation, populations, theory
+from clusterfl_core import evaluation, populations, theory
 from clusterfl_core.algorithms.ifca import best
 from clusterfl_core.banks import Bank
 from clusterfl_core.machine import named_device
 from clusterfl_core.models import LinearRegression
-from clusterfl_core.randomness import INITIALIZATION, generator
 
 __all__ = [
     "Trial", "figure_3", "first_models", "regression_trial", "success_rates", "success_trial",
@@ -88,8 +87,7 @@ def first_models(features, clusters, seeds, dtype=torch.float32):
     Each coordinate is 0 or 1 with probability 1/2 (section 6.1).
     """
     model = LinearRegression(features).to(dtype)
-    banks = [Bank.initialize(model, clusters, generator(INITIALIZATION, s)) for s in seeds]
-    return torch.stack([bank.tensors["theta"] for bank in banks])
+    return torch.stack([Bank.fresh(model, clusters, s).tensors["theta"] for s in seeds])
 
 
 def regression_trial(federation, starts, steps, rounds, *, device="auto"):
@@ -199,7 +197,8 @@ def _check(federation, starts, steps, rounds):
         raise ValueError(f"starts must be floating-point numbers, got {starts.dtype}")
     if not len(steps) or not all(0 < step < float("inf") for step in steps):
         raise ValueError(f"steps must be positive and finite, at least one, got {list(steps)}")
-    check.whole("rounds", rounds)
+    if rounds < 1:
+        raise ValueError(f"rounds must be at least 1, got {rounds}")
 
 
 # ---------------------------------------------------------------- figure 3
@@ -263,7 +262,8 @@ def success_trial(
     """
     settings = {name: value for name, value in locals().items() if name != "device"}
     settings["steps"] = list(steps)
-    check.whole("starts", starts)
+    if starts < 1:
+        raise ValueError(f"starts must be at least 1, got {starts}")
     began = time.perf_counter()
     federation = populations.bernoulli_regression(
         scale, clients, points, features, clusters, noise, seed, reading=reading
