@@ -28,17 +28,8 @@ from clusterfl_core.simulation import Diverged, rounds
 from clusterfl_core.solvers import LocalSGD
 
 __all__ = [
-    "KINDS",
-    "METHODS",
-    "accuracy",
-    "build",
-    "found",
-    "honest",
-    "make",
-    "one_round",
-    "play",
-    "seen",
-]
+    "KINDS", "METHODS", "accuracy", "build", "found", "honest", "make", "one_round", "play", "seen",
+]  # fmt: skip
 
 METHODS = ("LocalOnly", "FedAvg", "OneShot", "FedEM", "FedSoft", "CFL", "IFCA")
 NET = MLP(64, 16, 10)
@@ -74,15 +65,10 @@ KINDS = {
 
 
 def seen(view, x, y):
-    """Images and labels as a view has them.
+    """Images x [n, side, side] and labels y [n] as a view has them.
 
-    Parameters
-    ----------
-    view : dict
-        ``turn``: quarter turns; ``mirror``: whether left is right; ``labels``: new names of the
-        classes. What is absent stays as it is.
-    x : Tensor [n, side, side]
-    y : LongTensor [n]
+    A view is a dict of ``turn``, quarter turns; ``mirror``, whether left is right; and ``labels``,
+    new names of the classes. What is absent stays as it is.
     """
     x = torch.rot90(x, view.get("turn", 0), dims=(-2, -1))
     x = x.flip(-1) if view.get("mirror") else x
@@ -115,8 +101,7 @@ def build(kind, seed, held_out="test"):
     draw = torch.Generator().manual_seed(1000 + seed)
     order = torch.randperm(len(images.y_train), generator=draw)
     near, validation = order[:-VALIDATION], order[-VALIDATION:]
-    x, y = images.x_train, images.y_train
-    far_x, far_y = images.x_test, images.y_test
+    x, y, far_x, far_y = images.x_train, images.y_train, images.x_test, images.y_test
     if held_out == "validation":
         far_x, far_y = x[validation], y[validation]
     if skewed:
@@ -130,19 +115,19 @@ def build(kind, seed, held_out="test"):
         return [pool[torch.multinomial(c, size, True, generator=draw)] for c in chances]
 
     def collect(x, y, rows):
-        xs, ys = [], []
+        found = []
         for own, share in zip(rows, shares, strict=True):
             cuts = (share.cumsum(0) * len(own)).round().long()[:-1]
             parts = zip(views, own.tensor_split(cuts), strict=True)
-            pairs = [seen(view, x[part], y[part]) for view, part in parts]
-            xs.append(torch.cat([a for a, _ in pairs]))
-            ys.append(torch.cat([b for _, b in pairs]))
-        return Clients.from_lists(xs, ys)
+            both = zip(*[seen(view, x[part], y[part]) for view, part in parts], strict=True)
+            found.append(map(torch.cat, both))
+        return Clients.from_lists(*zip(*found, strict=True))
 
-    train = by_class(near, y, n) if skewed else near[: m * n].split(n)
     if skewed:
+        train = by_class(near, y, n)
         far = by_class(torch.arange(len(far_y)), far_y, HELD_OUT)
     else:
+        train = near[: m * n].split(n)
         far = [torch.randperm(len(far_y), generator=draw)[:HELD_OUT] for _ in range(m)]
     own = shares.argmax(1) if bool((shares.max(1).values == 1).all()) else None
     parts = collect(x, y, train), collect(far_x, far_y, far)
@@ -160,20 +145,12 @@ def honest(people):
 
 
 def make(method, settings, m, model=NET):
-    """The algorithm with these settings.
+    """The algorithm with these settings for m clients; ``method`` is one of ``METHODS``.
 
-    Parameters
-    ----------
-    method : str
-        One of ``METHODS``.
-    settings : dict
-        ``gamma`` (step size), ``tau`` (local steps) and what else the method has: ``k`` (models),
-        ``alone`` (OneShot: steps before it clusters), ``eps1`` (CFL: as a share of gamma tau, with
-        which updates grow), ``ratio`` (eps2 over eps1), ``safe`` (gamma_max), ``lam`` (FedSoft:
-        the pull), ``part`` (share of the clients selected for a centre).
-    m : int
-        Clients.
-    model : torch.nn.Module
+    ``settings`` is a dict of ``gamma`` (step size), ``tau`` (local steps) and what else the method
+    has: ``k`` (models), ``alone`` (OneShot: steps before it clusters), ``eps1`` (CFL: as a share of
+    gamma tau, with which updates grow), ``ratio`` (eps2 over eps1), ``safe`` (gamma_max), ``lam``
+    (FedSoft: the pull), ``part`` (share of the clients selected for a centre).
     """
     s, sgd = settings, LocalSGD(settings["tau"], settings["gamma"])
     if method in ("LocalOnly", "FedAvg"):
@@ -193,14 +170,11 @@ def make(method, settings, m, model=NET):
 
 
 def one_round(algorithm, state, people, device="cpu"):
-    """Play one round, which may take several round trips.
+    """Play one round, which may take several round trips: the next state, models and passes.
 
-    Returns
-    -------
-    state, models, passes
-        The next state; the models that a client received and sent, and the passes over its data,
-        both on average over the clients. A gradient step goes forward and back and is one pass; a
-        look at the loss of a model is a third.
+    Models that a client received and sent, and passes over its data, both on average over the
+    clients. A gradient step goes forward and back and is one pass; a look at the loss of a model is
+    a third.
     """
     size = sum(p.numel() * state.bank.dtype.itemsize for p in algorithm.model.parameters())
     (one,) = rounds(algorithm, people, 1, start=state, device=device)
@@ -218,8 +192,7 @@ def play(algorithm, people, seed, *, models=MODELS, passes=PASSES, watch=False, 
     algorithm, people, seed
         As in :func:`clusterfl_core.run`.
     models, passes : float
-        The purse: models that a client may receive and send, and passes over its data, both on
-        average over the clients.
+        The purse, in the units of :func:`one_round`.
     watch : bool
         Whether to look on the way: in each of ten rounds, then more and more rarely.
     device : torch.device or str
@@ -256,10 +229,7 @@ def play(algorithm, people, seed, *, models=MODELS, passes=PASSES, watch=False, 
 
 
 def accuracy(state, people):
-    """Accuracy of each client on its held-out images, with the model it really holds: float64 [m].
-
-    See :func:`clusterfl_core.evaluation.personal_quality`.
-    """
+    """Accuracy of each client on its held-out images, with the model it really holds: [m]."""
     everyone = torch.arange(len(people))
     return evaluation.personal_quality(state, people, everyone, people.test)
 

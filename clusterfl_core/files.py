@@ -20,12 +20,7 @@ __all__ = ["write_whole"]
 def write_whole(path, write):
     """Write a file whole or not at all: ``write(file)`` fills a temporary one, then it moves.
 
-    Parameters
-    ----------
-    path : path
-        Where the file goes; folders are made.
-    write : callable
-        Takes an open binary file.
+    ``path`` is where it goes; folders are made. ``write`` takes an open binary file.
     """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)

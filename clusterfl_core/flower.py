@@ -6,10 +6,10 @@ plans and absorbs, each client does the same ``client_step`` that :func:`cluster
 for many clients at once, on a batch of one.
 
 * :func:`server_app` and :func:`client_app` make Flower's two programs. They alone need the package
-  ``flwr``: ``pip install "clusterfl_core[flower]"``.
-* :func:`serve` is the server's loop, :func:`work` the client's answer. They talk of *parcels*
-  (plain dicts of arrays and numbers) and can be run without Flower.
-* :func:`commands` says how to start the programs, on this machine or over TLS.
+  ``flwr``: ``pip install "clusterfl_core[flower]"``. :func:`commands` says how to start them.
+* :func:`serve` is the server's loop, :func:`hello` and :func:`work` the client's answers. They talk
+  of PARCELS and can be run without Flower. A parcel is a dict of four dicts: ``arrays``, rows of
+  parameters by name; ``numbers``; ``values`` of Jobs or Replies, and their ``types``.
 
 What travels: a client is first asked how many points it holds. In each round trip it is sent the
 models that ``plan`` chose for it, all parameters of a model as one row, and numbers it found
@@ -55,21 +55,14 @@ from pathlib import Path
 import torch
 from torch.nn.functional import pad
 
-from clusterfl_core import door, simulation
+from clusterfl_core import check, door, simulation
 from clusterfl_core.banks import Bank
 from clusterfl_core.contract import Jobs, Replies, Unusable
 
 __all__ = [
-    "Enrolment",
-    "GridLink",
-    "Server",
-    "client_app",
-    "commands",
-    "hello",
-    "serve",
-    "server_app",
+    "Enrolment", "GridLink", "Server", "client_app", "commands", "hello", "serve", "server_app",
     "work",
-]
+]  # fmt: skip
 
 KEPT = "kept"  # the name of the one array that a client remembers
 
@@ -77,18 +70,16 @@ KEPT = "kept"  # the name of the one array that a client remembers
 
 
 def rows_of(bank, names=None):
-    """The parameters with these names (default: all) of each model as one row: ndarray [k, p]."""
-    names = bank.tensors if names is None else names
-    return torch.cat([bank.tensors[name].flatten(1) for name in names], 1).numpy()
+    """The parameters of each model, or those with these names, as one row: ndarray [k, p]."""
+    chosen = [t.flatten(1) for n, t in bank.tensors.items() if names is None or n in names]
+    return torch.cat(chosen, 1).numpy()
 
 
 def tensors_of(model, rows, names=None):
     """The inverse of :func:`rows_of`: a dict of tensors [k, ...] for this architecture."""
-    shapes = dict(model.named_parameters())
-    shapes = shapes if names is None else {name: shapes[name] for name in names}
-    parts = torch.as_tensor(rows).split([p.numel() for p in shapes.values()], 1)
-    named = zip(shapes.items(), parts, strict=True)
-    return {name: part.unflatten(1, shape.shape) for (name, shape), part in named}
+    shapes = {n: p.shape for n, p in model.named_parameters() if names is None or n in names}
+    parts = torch.as_tensor(rows).split([shape.numel() for shape in shapes.values()], 1)
+    return {n: part.unflatten(1, shapes[n]) for n, part in zip(shapes, parts, strict=True)}
 
 
 def name_of(row):
@@ -97,24 +88,10 @@ def name_of(row):
 
 
 def job_parcel(jobs, row, points, *, with_kept):
-    """What one client is sent.
+    """What the client in this row of all jobs is sent, with or without the model that it kept.
 
-    Parameters
-    ----------
-    jobs : Jobs
-        Of all clients.
-    row : int
-        Which of them.
-    points : int
-        n_max, to which the client pads its data; on it depends how a client computes.
-    with_kept : bool
-        Whether the model that the client kept is sent along.
-
-    Returns
-    -------
-    dict of dict
-        ``arrays``: rows of parameters by name; ``numbers``: seed, round, ``where`` (which models of
-        the server's bank these are) and so on; ``values`` and ``types``: Jobs' values.
+    It pads its data to so many ``points``, n_max, for on them depends how it computes. Among the
+    numbers, ``where`` says which models of the server's bank these are.
     """
     where = jobs.models[row].tolist()
     numbers = {"seed": int(jobs.seed), "round": int(jobs.round), "points": points}
@@ -143,10 +120,8 @@ def _packed(values, row):
         parts = torch.view_as_real(value.contiguous()) if value.is_complex() else value
         return parts.reshape(-1).tolist() if parts.ndim else parts.item()
 
-    return {
-        "values": {name: numbers(value) for name, value in own.items()},
-        "types": {n: " ".join([str(v.dtype)[6:], *map(str, v.shape)]) for n, v in own.items()},
-    }
+    types = {n: " ".join([str(v.dtype)[6:], *map(str, v.shape)]) for n, v in own.items()}
+    return {"values": {name: numbers(value) for name, value in own.items()}, "types": types}
 
 
 def _unpacked(parcel):
@@ -171,12 +146,8 @@ NOTHING = {"arrays": {}, "numbers": {}, "values": {}, "types": {}}
 def hello(algorithm, clients):
     """What a client says of itself when it joins: a parcel of numbers only.
 
-    Parameters
-    ----------
-    algorithm
-        Its settings; the server refuses a client with others.
-    clients : Clients
-        This one client.
+    ``clients`` are Clients, this one alone; ``algorithm`` its settings: the server refuses a client
+    with others.
     """
     if len(clients) != 1:
         raise ValueError(f"load must give the data of one client, got {len(clients)}")
@@ -194,20 +165,18 @@ def work(algorithm, clients, parcel, memory):
 
     Parameters
     ----------
-    algorithm
-        The settings, the same as the server's.
-    clients : Clients
-        This one client.
+    algorithm, clients
+        As in :func:`hello`.
     parcel : dict
-        From :func:`job_parcel`.
+        From the server.
     memory : dict of ndarray
         What the client keeps between its jobs: the models of its last answer; changed here.
 
     Returns
     -------
     dict of dict
-        A parcel again: the models in ``arrays``, the values beside them. With ``lost`` among its
-        ``numbers``: the client has not kept the model that the server names.
+        A parcel again. With ``lost`` among its ``numbers``: the client has not kept the model that
+        the server names.
     """
     arrays, numbers = parcel["arrays"], parcel["numbers"]
     kept = None
@@ -234,32 +203,20 @@ def _jobs(model, parcel, kept, ids):
     """Jobs of one client. Models it was not sent are NaN, so that no step can use one unseen."""
     arrays, numbers = parcel["arrays"], parcel["numbers"]
     where, shared = list(numbers.get("where", ())), tuple(numbers.get("shared", ()))
-    parts = {}
+    parameters, parts, bank = dict(model.named_parameters()), {}, {}
     if where:
-        own = [name for name, _parameter in model.named_parameters() if name not in shared]
-        parts = tensors_of(model, arrays["models"], own)
-        if shared:
-            common = tensors_of(model, arrays["common"], shared)
-            parts |= {name: t.expand(len(where), *t.shape[1:]) for name, t in common.items()}
-
-    def placed(name, parameter):
-        bank = torch.full((max(where, default=-1) + 1, *parameter.shape), math.nan)
-        bank = bank.to(parameter.dtype)
+        parts = tensors_of(model, arrays["models"], parameters.keys() - set(shared))
+    if shared:
+        parts |= tensors_of(model, arrays["common"], shared)
+    for name, p in parameters.items():
+        size = (max(where, default=-1) + 1, *p.shape)
+        bank[name] = torch.full(size, math.nan, dtype=p.dtype)
         if where:
-            bank[where] = parts[name].to(parameter.dtype)
-        return bank
-
-    bank = Bank(model, {name: placed(name, p) for name, p in model.named_parameters()})
-    return Jobs(
-        numbers["seed"],
-        numbers["round"],
-        ids,
-        bank,
-        torch.tensor([where], dtype=torch.int64),
-        None if kept is None else Bank(model, tensors_of(model, kept)),
-        _unpacked(parcel),
-        shared,
-    )
+            bank[name][where] = parts[name].to(p.dtype)
+    models = torch.tensor([where], dtype=torch.int64)
+    kept = None if kept is None else Bank(model, tensors_of(model, kept))
+    seed, now, values = numbers["seed"], numbers["round"], _unpacked(parcel)
+    return Jobs(seed, now, ids, Bank(model, bank), models, kept, values, shared)
 
 
 def padded(clients, points):
@@ -276,12 +233,8 @@ def padded(clients, points):
 class Enrolment:
     """What the server knows of a federation whose data it does not have.
 
-    Parameters
-    ----------
-    counts : LongTensor [m]
-        n_i, as the clients told it.
-    points : int
-        n_max, the longest padded length among them.
+    ``counts`` (LongTensor [m]) are n_i, as the clients told it, and ``points`` n_max, the longest
+    padded length among them.
     """
 
     counts: torch.Tensor
@@ -353,10 +306,8 @@ def serve(
         If clients are not there in time, or not one of those asked gave an answer that can be used.
         The checkpoint then holds all rounds before.
     """
-    if not clients >= 1:
-        raise ValueError(f"clients must be at least 1, got {clients}")
-    if not timeout > 0:
-        raise ValueError(f"timeout must be a positive number of seconds, got {timeout}")
+    clients = check.whole("clients", clients)
+    check.number("timeout", timeout, "(0, inf)", "be a positive number of seconds")
     server = Server(link, algorithm, clients, timeout, members)
     enrolment = server.wait()
     if federation is not None and not torch.equal(federation.train.counts, enrolment.counts):
@@ -566,42 +517,33 @@ def _form(replies):
 def commands(clients, *, host="127.0.0.1", port=8000, tls=None):
     """Command lines that start Flower's programs: the SuperLink, then one SuperNode a client.
 
-    The server's own machine runs the first, the machine of client i the one with its number.
+    The server's own machine runs the first, the machine of client i the one with its number: a list
+    of lists of words.
 
     Parameters
     ----------
     clients : int
         m.
     host : str
-        The address of the SuperLink. Without ``tls`` it must be this machine's loopback: nothing
-        is encrypted then and nobody proves who he is.
+        The address of the SuperLink. Without ``tls`` it must be this machine's loopback, else
+        ValueError: nothing is encrypted then and nobody proves who he is.
     port : int
         Where the SuperLink listens. Node i serves its own helper process at ``port + 1 + i``, on
         loopback.
     tls : path, optional
         A folder with ``ca.crt``, ``server.pem`` and ``server.key``, and for each client i its
         private key ``client-i``, whose public key is registered with ``flwr supernode register``.
-
-    Returns
-    -------
-    list of list of str
-
-    Raises
-    ------
-    ValueError
-        If the host is not loopback and there is no ``tls``.
     """
     if tls is None and not _is_loopback(host):
         raise ValueError(
             f"host must be 127.0.0.1 or another loopback address without tls, got {host!r}: "
             "models would travel unencrypted between clients that nobody has checked"
         )
-    server = ["flower-superlink", "--host", host, "--port", str(port)]
+    server, folder = ["flower-superlink", "--host", host, "--port", str(port)], Path(tls or "")
     node = ["flower-supernode", "--superlink", f"{host}:{port}"]
     if tls is None:
         server, node = [*server, "--insecure"], [*node, "--insecure"]
     else:
-        folder = Path(tls)
         for flag, file in (("ca-cert", "ca.crt"), ("cert", "server.pem"), ("key", "server.key")):
             server += [f"--ssl-{flag}file", str(folder / file)]
         server.append("--enable-supernode-auth")
@@ -609,9 +551,8 @@ def commands(clients, *, host="127.0.0.1", port=8000, tls=None):
     lines = [server]
     for i in range(clients):
         own = ["--port", str(port + 1 + i), "--node-config", f"partition-id={i}"]
-        if tls is not None:
-            own += ["--auth-supernode-private-key", str(Path(tls) / f"client-{i}")]
-        lines.append(node + own)
+        key = ["--auth-supernode-private-key", str(folder / f"client-{i}")]
+        lines.append(node + own + (key if tls is not None else []))
     return lines
 
 
@@ -623,12 +564,7 @@ def _is_loopback(host):
 
 
 class GridLink:
-    """Flower's network as :func:`serve` needs it.
-
-    Parameters
-    ----------
-    grid : flwr.serverapp.Grid
-    """
+    """Flower's network (a ``flwr.serverapp.Grid``) as :func:`serve` needs it."""
 
     def __init__(self, grid):
         self.grid = grid
@@ -648,15 +584,12 @@ class GridLink:
         found = {}
         for reply in self.grid.send_and_receive(messages, timeout=timeout):
             if reply.has_error():  # the SuperLink itself may have sent it, for a dead node
-                found[int(reply.metadata.group_id)] = _sentence(reply.error)
+                reason = " ".join(str(reply.error.reason).split())[:200]
+                why = f"gave no answer (Flower's error {reply.error.code}): {reason}"
+                found[int(reply.metadata.group_id)] = why
             else:
                 found[reply.metadata.src_node_id] = from_records(reply.content)
         return found
-
-
-def _sentence(error):
-    reason = " ".join(str(error.reason).split())[:200]
-    return f"gave no answer (Flower's error {error.code}): {reason}"
 
 
 def to_records(parcel):
@@ -687,19 +620,11 @@ def _flwr(part):
 
 
 def server_app(algorithm, rounds, *, then=None, **options):
-    """Flower's server program.
+    """Flower's server program, a ``flwr.serverapp.ServerApp``.
 
-    Parameters
-    ----------
-    algorithm, rounds, **options
-        As in :func:`serve`. ``rounds``, ``seed``, ``checkpoint`` and ``timeout`` can be set anew
-        for a run, with ``flwr run --run-config``.
-    then : callable, optional
-        Is given the Run at its end, for example to save it.
-
-    Returns
-    -------
-    flwr.serverapp.ServerApp
+    ``algorithm``, ``rounds`` and ``options`` are as in :func:`serve`. ``rounds``, ``seed``,
+    ``checkpoint`` and ``timeout`` can be set anew for a run, with ``flwr run --run-config``.
+    ``then`` is given the Run at its end, for example to save it.
     """
     app = _flwr("serverapp").ServerApp()
 
@@ -716,19 +641,10 @@ def server_app(algorithm, rounds, *, then=None, **options):
 
 
 def client_app(algorithm, load):
-    """Flower's client program.
+    """Flower's client program, a ``flwr.clientapp.ClientApp``.
 
-    Parameters
-    ----------
-    algorithm
-        The settings, the same as the server's.
-    load : callable
-        From the number of this client to its data: Clients with one client. The number is
-        ``partition-id`` of the node's configuration.
-
-    Returns
-    -------
-    flwr.clientapp.ClientApp
+    ``load`` gives the data of the client with a number, Clients with one client. The number is
+    ``partition-id`` of the node's configuration. ``algorithm`` is the server's.
     """
     app, flwr = _flwr("clientapp").ClientApp(), _flwr("app")
 

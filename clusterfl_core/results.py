@@ -28,13 +28,13 @@ import re
 import subprocess
 import time
 import tomllib
-from numbers import Integral
 from pathlib import Path
 
 import numpy as np
 import torch
 from filelock import FileLock
 
+from clusterfl_core import check
 from clusterfl_core.files import write_whole
 from clusterfl_core.version import __version__
 
@@ -51,17 +51,9 @@ LONGEST_NAME, LONGEST_WORDS = 30, 40
 class Store:
     """The stored runs of one experiment.
 
-    Parameters
-    ----------
-    experiment : str
-        The notebook's name without its ending: at most 30 letters, digits and underscores.
-    preset : {"quick", "paper"}
-        "quick" computes and writes nothing; "paper" reads what is stored and stores the rest.
-
-    Raises
-    ------
-    ValueError
-        If an argument is none of these.
+    ``experiment`` is the notebook's name without its ending: at most 30 letters, digits and
+    underscores. ``preset`` "quick" computes and writes nothing; "paper" reads what is stored and
+    stores the rest.
     """
 
     def __init__(self, experiment, preset="quick"):
@@ -103,11 +95,10 @@ class Store:
         OSError
             If the run is not stored and the folder cannot be written.
         """
-        if not isinstance(seed, Integral) or isinstance(seed, bool) or seed < 0:
-            raise ValueError(f"seed must be a whole number, not negative, got {seed!r}")
+        seed = check.whole("seed", seed, 0)
         if not isinstance(data, str):
             raise ValueError(f"data must be a few words on the data used, got {data!r}")
-        settings, seed = _plain(settings, "settings"), int(seed)
+        settings = _plain(settings, "settings")
         if self.preset == "quick":
             return _plain(compute(None), "values")
 
@@ -130,16 +121,9 @@ class Store:
         start = time.perf_counter()
         values = _plain(compute(checkpoint), "values")
         seconds = round(time.perf_counter() - start, 3)
-        record = {
-            "seed": seed,
-            "values": values,
-            "versions": _versions(),
-            "device": _device(),
-            "seconds": seconds,
-            "resumed": resumed,
-            "commit": commit,
-            "date": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d"),
-        }
+        record = {"seed": seed, "values": values, "versions": _versions(), "device": _device()}
+        record |= {"seconds": seconds, "resumed": resumed, "commit": commit}
+        record["date"] = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d")
         with FileLock(unfinished / "lock"):  # of a process that is killed the system takes it away
             runs = {seed: record} | _runs(path, head)  # what others stored meanwhile stays
             whole = unfinished / f"{name}-seed{seed}.json"  # what a kill leaves stays in there
@@ -152,14 +136,7 @@ class Store:
 
 
 def stored(experiment, /, **settings):
-    """Give the stored records of an experiment.
-
-    Parameters
-    ----------
-    experiment : str
-        As in :class:`Store`.
-    **settings
-        Only records whose settings have these values.
+    """Give the stored records of an experiment, those whose settings have these values.
 
     Returns
     -------
@@ -185,16 +162,12 @@ def stored(experiment, /, **settings):
             for seed, record in runs.items():
                 key = _json(head["settings"], ordered=True), seed
                 found.setdefault(key, head | record)
-    records = list(found.values())
-    for key in settings:
-        if records and not any(key in record["settings"] for record in records):
+    records, absent = list(found.values()), object()
+    for key, value in settings.items():
+        if found and not any(key in record["settings"] for record in found.values()):
             raise ValueError(f"{experiment} has no setting {key!r}")
-
-    def asked(record):
-        have = record["settings"]
-        return all(key in have and have[key] == value for key, value in settings.items())
-
-    return sorted(filter(asked, records), key=_order)
+        records = [r for r in records if r["settings"].get(key, absent) == value]
+    return sorted(records, key=_order)
 
 
 def folders():

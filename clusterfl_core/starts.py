@@ -29,21 +29,14 @@ def restarts(algorithm, federation, rounds, *, seeds, progress=True):
     algorithm, federation, rounds, progress
         As in :func:`run`.
     seeds : iterable of int
-        One run a seed.
+        One run a seed, at least one.
 
     Returns
     -------
     best : Run
         The run whose final models have the lowest mean training loss over all clients.
     losses : dict of int to float
-        That loss for each seed; infinity for a run that diverged.
-
-    Raises
-    ------
-    ValueError
-        If no seed is given.
-    Diverged
-        If every run diverged.
+        That loss for each seed; infinity for a run that diverged. ``Diverged`` if every run did.
     """
     seeds = list(seeds)
     if not seeds:

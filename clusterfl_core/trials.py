@@ -34,7 +34,6 @@ from clusterfl_core.banks import Bank
 from clusterfl_core.evaluation import loss_and_lowest
 from clusterfl_core.machine import named_device
 from clusterfl_core.models import LinearRegression
-from clusterfl_core.randomness import INITIALIZATION, generator
 
 __all__ = [
     "Trial", "figure_3", "first_models", "regression_trial", "success_rates", "success_trial",
@@ -52,8 +51,6 @@ class Trial:
 
     Parameters
     ----------
-    steps : tuple of float [G]
-        The step sizes gamma.
     theta : Tensor [G, S, k, d]
         The models after the last round; of a run that diverged, the last finite ones.
     identities : LongTensor [G, S, m]
@@ -68,7 +65,6 @@ class Trial:
         Fraction of the clients with the right identity, under the best matching of names.
     """
 
-    steps: tuple
     theta: torch.Tensor
     identities: torch.Tensor
     diverged: torch.Tensor
@@ -77,46 +73,25 @@ class Trial:
     identity_accuracy: torch.Tensor
 
     def success(self, noise, reading="matched"):
-        """Which runs found the truth: dist <= 0.6 sigma, or 0.001 where there is no noise.
+        """Which runs found the truth: dist <= 0.6 sigma, or 0.001 where there is no noise: [G, S].
 
-        Parameters
-        ----------
-        noise : float
-            sigma of the data.
-        reading : {"matched", "nearest"}
-            Which distance; the authors' code takes the nearest truth.
-
-        Returns
-        -------
-        BoolTensor [G, S]
-            A run that diverged has failed.
+        ``noise`` is sigma of the data, ``reading`` "matched" or "nearest": which distance; the
+        authors' code takes the nearest truth. A run that diverged has failed.
         """
         return theory.succeeded(getattr(self, reading), noise)
 
 
 def first_models(features, clusters, seeds, dtype=torch.float32):
-    """The models with which IFCA begins, one set for each seed of ``run``.
+    """The models with which IFCA begins, a set for each of S ``seeds`` of ``run``: [S, k, d].
 
-    Parameters
-    ----------
-    features, clusters : int
-        d and k.
-    seeds : iterable of int
-        S seeds.
-    dtype : torch.dtype
-
-    Returns
-    -------
-    Tensor [S, k, d]
-        Each coordinate 0 or 1 with probability 1/2 (section 6.1).
+    Each coordinate is 0 or 1 with probability 1/2 (section 6.1).
     """
     model = LinearRegression(features).to(dtype)
-    banks = [Bank.initialize(model, clusters, generator(INITIALIZATION, s)) for s in seeds]
-    return torch.stack([bank.tensors["theta"] for bank in banks])
+    return torch.stack([Bank.fresh(model, clusters, s).tensors["theta"] for s in seeds])
 
 
 def regression_trial(federation, starts, steps, rounds, *, device="auto"):
-    """Run IFCA, option I, from every start with every step size.
+    """Run IFCA, option I, from every start with every step size: a :class:`Trial`.
 
     Parameters
     ----------
@@ -129,23 +104,15 @@ def regression_trial(federation, starts, steps, rounds, *, device="auto"):
     steps : sequence of float
         G step sizes gamma.
     rounds : int
-        T.
+        T. A round costs 2 n_i d (k + 1) S G operations a client: k products of the data with a
+        model to choose, one product back for the gradient.
     device : str
         As in :func:`clusterfl_core.run`.
-
-    Returns
-    -------
-    Trial
 
     Raises
     ------
     ValueError
         If an argument is out of bounds.
-
-    Notes
-    -----
-    A round costs 2 n_i d (k + 1) S G operations a client: k products of the data with a model to
-    choose, one product back for the gradient.
     """
     _check(federation, starts, steps, rounds)
     device, train = named_device(device), federation.train
@@ -181,15 +148,9 @@ def regression_trial(federation, starts, steps, rounds, *, device="auto"):
         gaps[run] = torch.tensor(theory.distance_to_truth(final[run], truth), dtype=gaps.dtype)
     hits = [evaluation.identity_accuracy(one, federation.clusters) for one in identities]
     matched, nearest = gaps.view(g, s, 2).unbind(2)
-    return Trial(
-        tuple(float(step) for step in steps),
-        final.view(g, s, k, d),
-        identities.view(g, s, m),
-        diverged.cpu().view(g, s),
-        matched,
-        nearest,
-        torch.tensor(hits, dtype=torch.float64).view(g, s),
-    )
+    hits = torch.tensor(hits, dtype=torch.float64).view(g, s)
+    theta, identities = final.view(g, s, k, d), identities.view(g, s, m)
+    return Trial(theta, identities, diverged.cpu().view(g, s), matched, nearest, hits)
 
 
 def _round(theta, x, y, counts):
@@ -256,24 +217,11 @@ STEPS = {2: (1.0, 0.1, 0.01), 4: (2.0, 1.0, 0.5)}
 
 
 def figure_3(panel):
-    """The settings of one panel of figure 3, d = 1000: arguments of :func:`success_trial`.
+    """The settings of a panel of figure 3: a list of arguments of :func:`success_trial`.
 
-    Parameters
-    ----------
-    panel : {"a", "b", "c", "d"}
-        Success against R and sigma, k = 2 (a) or 4 (b); against m and n, k = 2 (c) or 4 (d).
-        The text gives (m, n, d, k) of (a) and (b) and (R, d) of (c) and (d); the rest is read off
-        the figure.
-
-    Returns
-    -------
-    list of dict
-        One a point of the panel. The paper has 40 trials a point, each with another seed.
-
-    Raises
-    ------
-    ValueError
-        If there is no such panel.
+    The panels show success against R and sigma, k = 2 ("a") or 4 ("b"); against m and n, k = 2
+    ("c") or 4 ("d"). The text gives (m, n, d, k) of (a) and (b) and (R, d) of (c) and (d); the rest
+    is read off the figure. The paper has 40 trials a point, each with another seed.
     """
     if panel not in PANELS:
         raise ValueError(f"panel must be one of {sorted(PANELS)}, got {panel!r}")
@@ -299,22 +247,11 @@ def success_trial(
 ):
     """One trial of figure 3: a fresh data set, some starts, every step size.
 
-    Parameters
-    ----------
-    scale, noise, clients, points, features, clusters, reading
-        R, sigma, m, n, d, k and the reading of R, as in
-        :func:`clusterfl_core.populations.bernoulli_regression`.
-    steps : sequence of float
-        Step sizes.
-    seed : int
-        Number of the trial: fixes the truth, the data, and the starts, which are those of ``run``
-        with the seeds ``seed * starts`` and following.
-    starts : int
-        How many.
-    rounds : int
-        T.
-    device : str
-        As in :func:`clusterfl_core.run`.
+    ``scale``, ``noise``, ``clients``, ``points``, ``features``, ``clusters`` and ``reading`` are R,
+    sigma, m, n, d, k and the reading of R, as in
+    :func:`clusterfl_core.populations.bernoulli_regression`; ``steps``, ``rounds`` and ``device``
+    are as in :func:`regression_trial`. ``seed`` is the number of the trial: it fixes the truth, the
+    data, and the starts, which are those of ``run`` with the seeds ``seed * starts`` and following.
 
     Returns
     -------
@@ -324,25 +261,9 @@ def success_trial(
         ``diverged``, as in :class:`Trial`; ``success`` and ``success_nearest``, whether any run
         found the truth by either distance; ``best_identity_accuracy``, that of the run with the
         smallest matched distance; and ``seconds``.
-
-    Raises
-    ------
-    ValueError
-        If an argument is out of bounds.
     """
-    settings = {
-        "scale": scale,
-        "noise": noise,
-        "clients": clients,
-        "points": points,
-        "features": features,
-        "clusters": clusters,
-        "steps": list(steps),
-        "seed": seed,
-        "starts": starts,
-        "rounds": rounds,
-        "reading": reading,
-    }
+    settings = {name: value for name, value in locals().items() if name != "device"}
+    settings["steps"] = list(steps)
     if starts < 1:
         raise ValueError(f"starts must be at least 1, got {starts}")
     began = time.perf_counter()
@@ -370,24 +291,13 @@ def success_trial(
 
 
 def success_rates(records, *names, reading="matched"):
-    """The share of trials that succeeded, for each setting.
+    """The share of trials that succeeded for each setting, and their number.
 
-    Parameters
-    ----------
-    records : iterable of dict
-        What :func:`success_trial` returned.
-    *names : str
-        The settings that tell the points of a figure apart, for example "noise", "scale".
-    reading : {"matched", "nearest"}
-        By which distance.
-
-    Returns
-    -------
-    dict of tuple to (float, int)
-        For each setting, in order of appearance, the share and the number of trials.
+    ``records`` are what :func:`success_trial` returned; ``names`` the settings that tell the points
+    of a figure apart, for example "noise" and "scale"; ``reading`` "matched" or "nearest". A dict
+    of tuple to (float, int), in order of appearance.
     """
-    found = defaultdict(list)
+    found, outcome = defaultdict(list), "success" if reading == "matched" else "success_nearest"
     for record in records:
-        outcome = record["success" if reading == "matched" else "success_nearest"]
-        found[tuple(record[name] for name in names)].append(outcome)
+        found[tuple(record[name] for name in names)].append(record[outcome])
     return {key: (sum(hits) / len(hits), len(hits)) for key, hits in found.items()}

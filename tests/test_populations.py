@@ -187,6 +187,22 @@ def test_manuals_are_four_kinds_of_text_that_need_no_network():
     assert again.documents == texts.documents
 
 
+def test_what_scipy_draws_for_its_docstrings_is_no_part_of_the_manuals(monkeypatch):
+    """It draws anew in each process; a small number is written with the letter e, a word."""
+    import scipy.stats
+
+    drawn = [
+        getattr(scipy.stats, name).__doc__.split(".sample(shape=(4,))\n")[1].split("  #")[0]
+        for name in ("Normal", "Uniform", "Binomial", "Logistic")
+    ]
+    texts = data.load_text("manuals").documents
+    assert not any(sample in text for sample in drawn for text in texts)
+    usual = populations.next_words("manuals", 4, 4, points=50).fingerprint()
+    small = scipy.stats.Normal.__doc__.replace(drawn[0], "array([1e-05, 2e-05, 1., 2.])")
+    monkeypatch.setattr(scipy.stats.Normal, "__doc__", small)
+    assert populations.next_words("manuals", 4, 4, points=50).fingerprint() == usual
+
+
 def news(cache, documents=("A b. c", "D e", "F"), topics=(0, 2, 1)):
     np.savez_compressed(
         cache / "ag_news.npz",
@@ -675,7 +691,10 @@ def test_bernoulli_parameters_are_never_zero_and_never_equal():
         ),
         (lambda p: p.label_permuted("digits", 4, 0), "clusters must be at least 1, got 0"),
         (lambda p: p.writers("digits", 5), "name must be a set that knows its writers, mnist_wr"),
-        (lambda p: p.label_skew("digits", 5, 0), "concentration must be positive, got 0"),
+        (
+            lambda p: p.label_skew("digits", 5, 0),
+            "concentration must be positive and finite, got 0",
+        ),
         (lambda p: p.label_skew("digits", 0, 1.0), "clients must be at least 1, got 0"),
         (lambda p: p.label_skew("digits", 40, 0.01), "concentration 0.01 left a client without"),
         (lambda p: p.quantity_skew("digits", 5, -1), "exponent must not be negative, got -1"),
@@ -698,7 +717,7 @@ def test_bernoulli_parameters_are_never_zero_and_never_equal():
         ),
         (
             lambda p: p.bernoulli_regression(0, 2, 5, 9, 2, 0.1),
-            "scale must be positive, got 0",
+            "scale must be positive and finite, got 0",
         ),
         (
             lambda p: p.bernoulli_regression(1, 2, 5, 9, 2, 0.1, reading="text"),

@@ -288,9 +288,9 @@ def test_a_damaged_file_is_named_and_kept(store, folder, text):
         (lambda s: results.Store("06_x", "fast"), 'preset must be "quick" or "paper", got \'fast'),
         (lambda s: results.stored("06 x"), "experiment must be at most 30 letters"),
         (lambda s: results.stored(""), "experiment must be at most 30 letters"),
-        (lambda s: s.run(-1, {}, never), "seed must be a whole number"),
-        (lambda s: s.run(0.0, {}, never), "seed must be a whole number"),
-        (lambda s: s.run(True, {}, never), "seed must be a whole number"),
+        (lambda s: s.run(-1, {}, never), "seed must be at least 0, got -1"),
+        (lambda s: s.run(0.5, {}, never), "seed must be a whole number, got 0.5"),
+        (lambda s: s.run(True, {}, never), "seed must be a number, got True"),
         (lambda s: s.run(0, {}, never, data=3), "data must be a few words"),
     ],
 )

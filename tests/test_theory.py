@@ -590,7 +590,10 @@ def test_soft_centers_are_the_truth_only_if_clients_are_pure():
     [
         (lambda: theory.LinearProblem(0, 1, 1, 0.5, 1, 1), "clients must be at least 1, got 0"),
         (lambda: theory.LinearProblem(1, 1, 1, 0, 1, 1), r"smallest must be in \(0, 1\], got 0"),
-        (lambda: theory.LinearProblem(1, 1, 1, 1, 0, 1), "separation must be positive, got 0"),
+        (
+            lambda: theory.LinearProblem(1, 1, 1, 1, 0, 1),
+            "separation must be positive and fin",
+        ),
         (lambda: theory.LinearProblem(1, 1, 1, 1, 1, -1), "noise must not be negative, got -1"),
         (
             lambda: theory.ConvexProblem(1, 1, 1, 1, 1, 2, 1, 1, 1),
@@ -608,7 +611,10 @@ def test_soft_centers_are_the_truth_only_if_clients_are_pure():
             lambda: theory.convergence(PROBLEM, c6=1, c7=1, c8=1, version="first"),
             "version must be 'extended' or 'neurips', got 'first'",
         ),
-        (lambda: theory.step_bound(PROBLEM, 0.1, c2=0, c3=1, c4=1), "c2 must be positive, got 0"),
+        (
+            lambda: theory.step_bound(PROBLEM, 0.1, c2=0, c3=1, c4=1),
+            "c2 must be positive and fin",
+        ),
         (lambda: theory.alignment(0.5, 1.5), r"noise must be in \[0, 1\], got 1.5"),
         (lambda: theory.separation_bounds([0.1], [0]), "clusters must name at least 2 clusters"),
         (lambda: theory.guaranteed_noise(1), "clusters must be at least 2, got 1"),

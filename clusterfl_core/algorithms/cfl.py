@@ -175,9 +175,9 @@ class CFL:
     eps2 : float
         Its clients disagree if the longest of their updates is longer than this (33).
     gamma_max : float
-        In [0, 1). How far, as a fraction of its length, a client's gradient may lie from that of
-        its distribution: the noise against which a split must be safe (39). 0 allows every split
-        but one through equal directions.
+        In [0, 1). The angle a split asks for: its most similar torn pair must stand more than
+        2 arcsin(gamma_max) apart (39). No true cluster is torn if no client's relative noise
+        exceeds gamma_max. 0 allows every split but one through equal directions.
     local : LocalSGD
         What a client does in a round.
     similarity : {"updates", "gradients"}

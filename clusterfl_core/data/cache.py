@@ -29,14 +29,8 @@ def cached(name, fetch, read, instead):
 
     ``fetch(name, folder)`` returns the arrays of ``NAME.npz``; what it downloads stays in the
     folder until it has succeeded. ``read(name, file)`` returns what this function returns;
-    ``instead`` is a set that needs no network.
-
-    Raises
-    ------
-    ValueError
-        If the file is damaged; it is kept.
-    Unavailable
-        If the set is neither in the cache nor to be downloaded.
+    ``instead`` is a set that needs no network. ValueError if the file is damaged, and it is kept;
+    Unavailable if the set is neither in the cache nor to be downloaded.
     """
     path = cache_folder() / f"{name}.npz"
     if not path.exists():

@@ -51,7 +51,7 @@ class Images:
 
 
 def load(name):
-    """Load a data set by name.
+    """Load a data set of :class:`Images` by name.
 
     Parameters
     ----------
@@ -64,10 +64,6 @@ def load(name):
         letters: handwritten letters of 28 x 28 pixels, labels a = 0 to z = 25, with the fact
         ``upper``; from EMNIST "by class" (a download of 560 MB; about 360,000 and 60,000 images).
         cifar10: 50,000 and 10,000 colour images [3, 32, 32]. A file may hold them as [32, 32, 3].
-
-    Returns
-    -------
-    Images
 
     Raises
     ------
@@ -90,17 +86,10 @@ def load(name):
         if told != rows:
             path = cache_folder() / f"{name}.npz"
             raise ValueError(f"{path} tells {fact} of {told} images, but there are {rows}")
-    pixels = _channel_first(x_train), _channel_first(x_test)
-    labels = y_train.to(torch.int64), y_test.to(torch.int64)
-    return Images(
-        name,
-        pixels[0],
-        labels[0],
-        pixels[1],
-        labels[1],
-        int(labels[0].max()) + 1,
-        {fact: tuple(one.to(torch.int64) for one in both) for fact, both in facts.items()},
-    )
+    facts = {fact: tuple(one.to(torch.int64) for one in both) for fact, both in facts.items()}
+    x_train, x_test = _channel_first(x_train), _channel_first(x_test)
+    y_train, y_test = y_train.to(torch.int64), y_test.to(torch.int64)
+    return Images(name, x_train, y_train, x_test, y_test, int(y_train.max()) + 1, facts)
 
 
 @cache  # unpacking the digits takes longer than most things that are done with them

@@ -1,8 +1,8 @@
 """One data set becomes a population of clients, with the truth kept for evaluation.
 
-Each function returns a :class:`~clusterfl_core.clients.Federation`; printing it says in words
-what was made. One seed gives one population, and the clients of a hidden cluster are neighbours:
-client i belongs to cluster i k // m.
+Each function returns a :class:`~clusterfl_core.clients.Federation`; printing it says in words what
+was made. One ``seed`` gives one population, and the clients of a hidden cluster are neighbours:
+client i belongs to cluster i k // m. An argument out of bounds is a ValueError that says so.
 
 A population of images is a DEAL, who gets what (:mod:`~clusterfl_core.populations.deals`), times a
 TWIST, what each hidden cluster does to it (:mod:`~clusterfl_core.populations.twists`). The

@@ -2,16 +2,11 @@
 
 import torch
 
-
-def check_clusters(clusters):
-    if clusters < 1:
-        raise ValueError(f"clusters must be at least 1, got {clusters}")
+from clusterfl_core import check
 
 
 def check_sizes(clients, clusters):
-    check_clusters(clusters)
-    if clusters > clients:
-        raise ValueError(f"clusters must be at most the {clients} clients, got {clusters}")
+    check.among("clusters", check.whole("clusters", clusters), clients)
 
 
 def check_equal(clients, clusters):

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import torch
 
+from clusterfl_core import check
 from clusterfl_core.data import Images
 from clusterfl_core.populations._sizes import whole_numbers
 from clusterfl_core.randomness import POPULATION
@@ -27,15 +28,10 @@ __all__ = ["Hands", "Table", "anew", "by_half", "by_label", "by_quantity", "by_w
 class Table:
     """What a deal or a twist may look at.
 
-    Parameters
-    ----------
-    images : Images
-    clients, clusters : int
-        m and k; a twist is asked first and sees k = 1.
-    seed : int
-        Of the population, for random numbers of one's own.
-    source : torch.Generator
-        The random numbers of the population, drawn by the twist and then by the deal.
+    ``images`` are the :class:`~clusterfl_core.data.Images` for m ``clients`` in k ``clusters``; a
+    twist is asked first and sees k = 1. ``source`` is the generator of the population's random
+    numbers, drawn from by the twist and then by the deal; ``seed`` is for random numbers of one's
+    own.
     """
 
     images: Images
@@ -128,12 +124,8 @@ def by_half():
             late = y[order] >= table.images.classes / 2
             return [order[~late], order[late]]
 
-        return Hands(
-            split(table.images.y_train),
-            split(table.images.y_test),
-            ", half of the classes on either client",
-            clusters=torch.zeros(2, dtype=torch.int64),
-        )
+        parts, one = (table.images.y_train, table.images.y_test), torch.zeros(2, dtype=torch.int64)
+        return Hands(*map(split, parts), ", half of the classes on either client", clusters=one)
 
     return deal
 
@@ -149,8 +141,7 @@ def by_label(concentration):
 
     def deal(table):
         images, clients = table.images, table.clients
-        if not concentration > 0:
-            raise ValueError(f"concentration must be positive, got {concentration}")
+        check.positive("concentration", concentration)
         draws = np.random.default_rng([POPULATION, table.seed])
         sizes = [y.bincount(minlength=images.classes) for y in (images.y_train, images.y_test)]
         for _ in range(1000):
@@ -181,8 +172,7 @@ def by_quantity(exponent):
     """
 
     def deal(table):
-        if exponent < 0:
-            raise ValueError(f"exponent must not be negative, got {exponent}")
+        check.number("exponent", exponent, "[0, inf)", "not be negative")
         test = equal()(table).test
         clients, images = table.clients, len(table.images.y_train)
         weights = torch.arange(1, clients + 1, dtype=torch.float64) ** -exponent

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import torch
 
-from clusterfl_core import data
+from clusterfl_core import check, data
 from clusterfl_core.clients import Clients, Federation
 from clusterfl_core.populations import deals, twists
 from clusterfl_core.populations._sizes import check_equal, neighbours
@@ -40,12 +40,6 @@ def make(name, clients, *, deal=None, twist=None, seed=0):
         Default: none.
     seed : int
         Fixes the twist and which client holds which image.
-
-    Returns
-    -------
-    Federation
-        Clients of one hidden cluster are neighbours: client i belongs to cluster i k // m. The test
-        clients are the training clients, by the same ids, unless the deal makes others.
     """
     table = _table(name, clients, seed)
     if isinstance(twist, list):
@@ -59,8 +53,7 @@ def make(name, clients, *, deal=None, twist=None, seed=0):
 
 
 def _table(name, clients, seed):
-    if clients < 1:
-        raise ValueError(f"clients must be at least 1, got {clients}")
+    check.whole("clients", clients)
     return deals.Table(data.load(name), clients, 1, seed, generator(POPULATION, seed))
 
 
@@ -113,8 +106,8 @@ def rotated(name, clients, clusters, seed=0):
 def label_swapped(name, clients, clusters, seed=0, points=None):
     """Images whose labels two and two change places: two labels a hidden cluster (CFL, section VI).
 
-    ``make(name, clients, deal=equal(points), twist=swap_labels(clusters))``; with ``points`` each
-    client keeps only so many of its images (figure 5).
+    ``make(name, clients, deal=equal(points), twist=swap_labels(clusters))`` (with ``points``:
+    figure 5).
     """
     return make(
         name, clients, deal=deals.equal(points), twist=twists.swap_labels(clusters), seed=seed
@@ -135,17 +128,16 @@ def halves(name, seed=0):
     """Two clients, one with the first half of the classes, one with the second (CFL, figure 7).
 
     ``make(name, 2, deal=by_half())``. Very different data, yet CONGRUENT: one model can serve both,
-    so no split is due; both belong to cluster 0. The incongruent counterpart is
-    ``label_swapped(name, clients=2, clusters=2)``.
+    so no split is due. The incongruent counterpart is ``label_swapped(name, clients=2,
+    clusters=2)``.
     """
     return make(name, 2, deal=deals.by_half(), seed=seed)
 
 
 def writers(name, clients, seed=0):
-    """Images by who wrote them: a client is a person (after IFCA's section 6.3, FEMNIST).
+    """Clients that are persons: ``make(name, clients, deal=by_writer())`` (IFCA, section 6.3).
 
-    ``make(name, clients, deal=by_writer())``. Nobody made these clusters, and nobody knows whether
-    they matter: the truth names the group a writer comes from.
+    Nobody made these clusters, and nobody knows whether they matter.
     """
     return make(name, clients, deal=deals.by_writer(), seed=seed)
 

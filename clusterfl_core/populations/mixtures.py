@@ -9,6 +9,7 @@ import torch
 from clusterfl_core import data
 from clusterfl_core.clients import Clients, Federation
 from clusterfl_core.populations._sizes import check_sizes, whole_numbers
+from clusterfl_core.populations.twists import turn
 from clusterfl_core.randomness import POPULATION, generator
 
 __all__ = ["linear_mixture", "mixed", "pattern_shares"]
@@ -19,24 +20,19 @@ def mixed(name, clients, clusters, pattern, seed=0, points=(100, 200)):
 
     The kinds are images turned by 0, 90, 180, 270 degrees counterclockwise. Where capital and small
     letters are told apart, they are: small and capital letters for k = 2; small, small turned by
-    90, capital, capital turned by 90 for k = 4 (Table 4). A client holds between 100 and 200
-    images, uniformly at random; one is used again only when all of its kind have been.
+    90, capital, capital turned by 90 for k = 4 (Table 4): with "letters" it is the paper's.
 
     Parameters
     ----------
     name : str
-        A data set of :func:`clusterfl_core.data.load`. With "letters" it is the paper's, if the
-        file tells capital from small letters.
-    clients : int
-        m; even for "10:90" and "30:70".
-    clusters : int
-        k, 2 to 4 (2 or 4 with letters); more than 2 only for "random", as in the paper.
+        A data set of :func:`clusterfl_core.data.load`.
+    clients, clusters : int
+        m, and k, 2 to 4 (2 or 4 with letters).
     pattern : {"10:90", "30:70", "linear", "random"}
-        As in :func:`mixture_regression`.
-    seed : int
-        Fixes sizes, shares and images.
+        How the kinds share a client's images, as :func:`pattern_shares` says.
     points : (int, int)
-        Other bounds of n_i, both included.
+        A client holds that many images, uniformly at random, both bounds included. One is used
+        again only when all of its kind have been.
 
     Returns
     -------
@@ -71,28 +67,26 @@ def mixed(name, clients, clusters, pattern, seed=0, points=(100, 200)):
 
 
 def linear_mixture(name, clients, clusters=2, seed=0):
-    """Images of two kinds, client i with the share (i + 1/2) / m of the first: FedSoft's "linear".
-
-    It is :func:`mixed` with that pattern.
-    """
+    """:func:`mixed` in FedSoft's pattern "linear"."""
     return mixed(name, clients, clusters, "linear", seed)
 
 
 def _kinds(images, clusters):
-    """Training and test images of each kind, by its name."""
+    """Training images, their labels, test images and their labels of each kind, by its name."""
 
-    def turn(quarters, train=slice(None), test=slice(None)):
-        turned = [torch.rot90(x, quarters, dims=(-2, -1)) for x in (images.x_train, images.x_test)]
-        return turned[0][train], images.y_train[train], turned[1][test], images.y_test[test]
+    def turned(quarters, train=slice(None), test=slice(None)):
+        change = turn(90 * quarters)
+        near = change(images.x_train[train], images.y_train[train])
+        return *near, *change(images.x_test[test], images.y_test[test])
 
     if "upper" not in images.facts:
         if clusters > 4:
             raise ValueError(f"clusters must be at most 4 (quarter turns), got {clusters}")
-        return {f"{90 * j} degrees": turn(j) for j in range(clusters)}
+        return {f"{90 * j} degrees": turned(j) for j in range(clusters)}
     if clusters not in (2, 4):
         raise ValueError(f"clusters must be 2 or 4 with two kinds of letters, got {clusters}")
     return {
-        f"{case} letters" + (f" at {90 * quarters}" if clusters == 4 else ""): turn(
+        f"{case} letters" + (f" at {90 * quarters}" if clusters == 4 else ""): turned(
             quarters, *(one == upper for one in images.facts["upper"])
         )
         for upper, case in enumerate(("small", "capital"))
@@ -101,7 +95,13 @@ def _kinds(images, clusters):
 
 
 def pattern_shares(pattern, clients, clusters, source):
-    """The share of each cluster in each client's points: Tensor [m, k]."""
+    """The share of each cluster in each client's points, k >= 2 (FedSoft, "Experiments"): [m, k].
+
+    "10:90": a tenth of cluster 0 in the first half of the clients, an even number, nine tenths in
+    the second. "30:70": likewise. "linear": client i has the share (i + 1/2) / m of cluster 0, in
+    percent 0.5 + i for m = 100. "random", the only one for k > 2: [0, 1] cut at k - 1 uniform
+    points.
+    """
     if clusters < 2:
         raise ValueError(f"clusters must be at least 2 to be mixed, got {clusters}")
     if pattern not in ("10:90", "30:70", "linear", "random"):

@@ -11,6 +11,7 @@ from dataclasses import replace
 
 import torch
 
+from clusterfl_core import check
 from clusterfl_core.clients import Clients, Federation
 from clusterfl_core.populations._sizes import check_equal, check_sizes, neighbours, whole_numbers
 from clusterfl_core.populations.mixtures import pattern_shares
@@ -27,16 +28,8 @@ def federated_xor(clients, points, seed=0):
 
     Four clouds lie at the corners of a square, opposite corners of one class. Clients of cluster 0
     see the two corners on the left, clients of cluster 1 those on the right: a linear model fits
-    either cluster, and no linear model fits both.
-
-    Parameters
-    ----------
-    clients : int
-        m, even.
-    points : int
-        n, points of each client; as many for testing.
-    seed : int
-        Fixes the points.
+    either cluster, and no linear model fits both. An even number of ``clients`` holds n ``points``
+    each, and as many for testing.
     """
 
     def draw(cluster, source):
@@ -51,16 +44,8 @@ def conflicting_labels(clients, points, seed=0):
     """Points in the plane that two clusters label the opposite way (CFL, figure 1, right).
 
     x is standard normal; cluster 0 calls the right half class 1, cluster 1 the left half. Whatever
-    a model says is right for exactly one of the clusters.
-
-    Parameters
-    ----------
-    clients : int
-        m, even.
-    points : int
-        n, points of each client; as many for testing.
-    seed : int
-        Fixes the points.
+    a model says is right for exactly one of the clusters. ``clients`` and ``points`` are as in
+    :func:`federated_xor`.
     """
 
     def draw(cluster, source):
@@ -72,8 +57,7 @@ def conflicting_labels(clients, points, seed=0):
 
 def _plane(clients, points, seed, draw, words):
     check_equal(clients, 2)
-    if points < 1:
-        raise ValueError(f"points must be at least 1, got {points}")
+    check.whole("points", points)
     source = generator(POPULATION, seed)
     clusters = neighbours(clients, 2)
     train, test = (
@@ -86,30 +70,14 @@ def _plane(clients, points, seed, draw, words):
 def regression(theta, clients, points, noise, seed=0):
     """Linear regression in hidden clusters: y = <x, theta_j> + noise (IFCA, section 5.1).
 
-    Parameters
-    ----------
-    theta : Tensor [k, d]
-        True parameters, one row a cluster.
-    clients : int
-        m, a multiple of k.
-    points : int
-        n, points of each client. Test clients, k of them, hold as many.
-    noise : float
-        sigma, standard deviation of the Gaussian noise; x is standard normal in d dimensions.
-    seed : int
-        Fixes x and the noise.
-
-    Returns
-    -------
-    Federation
-        Client i belongs to cluster i k // m; ``truth["theta"]`` holds ``theta``.
+    ``theta`` [k, d] are the true parameters, one row a cluster, kept as ``truth["theta"]``. m
+    ``clients``, a multiple of k, hold n ``points`` each; k test clients hold as many. x is standard
+    normal in d dimensions; ``noise`` is sigma, the standard deviation of the Gaussian noise.
     """
     k, features = theta.shape
     check_equal(clients, k)
-    if points < 1:
-        raise ValueError(f"points must be at least 1, got {points}")
-    if noise < 0:
-        raise ValueError(f"noise must not be negative, got {noise}")
+    check.whole("points", points)
+    check.number("noise", noise, "[0, inf)", "not be negative")
     source = generator(POPULATION, seed)
 
     def sample(clusters):
@@ -136,29 +104,13 @@ def bernoulli_regression(
 
     The paper says that the vector is rescaled to the NORM R. Its released code multiplies it by R
     instead, so that each COORDINATE is 0 or R and the norm about R sqrt(d / 2); only that reading
-    gives the published figure.
-
-    Parameters
-    ----------
-    scale : float
-        R, positive.
-    clients, points, features, clusters : int
-        m, a multiple of k; n; d; k.
-    noise : float
-        sigma.
-    seed : int
-        Fixes theta, x and the noise.
-    reading : {"coordinate", "norm"}
-        Of the released code, or of the text.
-
-    Returns
-    -------
-    Federation
-        As by :func:`regression`. No theta is zero and no two are equal; others are drawn anew.
+    gives the published figure. ``reading`` is "coordinate", that of the code, or "norm", that of
+    the text; ``scale`` is R, positive; ``clients``, ``points``, ``features`` and ``clusters`` are
+    m, a multiple of k; n; d; k. The rest is as in :func:`regression`. No theta is zero and no two
+    are equal; others are drawn anew.
     """
     check_sizes(clients, clusters)
-    if not scale > 0:
-        raise ValueError(f"scale must be positive, got {scale}")
+    check.positive("scale", scale)
     if reading not in ("coordinate", "norm"):
         raise ValueError(f"reading must be 'coordinate' or 'norm', got {reading!r}")
     if features < 1 or (features < 32 and 2**features <= clusters):
@@ -177,25 +129,9 @@ def mixture_regression(pattern, clients=100, clusters=2, seed=0, *, features=10,
     y = <x, theta_j> + noise, with x and the noise standard normal and theta_j ~ N(0, variance I).
     The paper writes theta_j ~ N(0, sigma_0^2 I) with sigma_0 = 10, which would be a variance of 100
     in each coordinate; its released code takes 10 as the VARIANCE, and that gives errors of the
-    size it prints. Each client holds between 100 and 200 points, uniformly at random.
-
-    Parameters
-    ----------
-    pattern : {"10:90", "30:70", "linear", "random"}
-        How the clusters share a client's points (section "Experiments"). "10:90": a tenth of
-        cluster 0 in the first half of the clients, nine tenths in the second. "30:70": likewise.
-        "linear": client i has the share (i + 1/2) / m of cluster 0, in percent 0.5 + i for m = 100.
-        "random": [0, 1] cut at k - 1 uniform points.
-    clients : int
-        m; even for "10:90" and "30:70".
-    clusters : int
-        k, at least 2; more only for "random", as in the paper.
-    seed : int
-        Fixes theta, the sizes, the shares, x and the noise.
-    features : int
-        d.
-    variance : float
-        Of each coordinate of theta, positive.
+    size it prints. Each of m ``clients`` holds between 100 and 200 points in d dimensions
+    (``features``), uniformly at random, of k ``clusters`` in a ``pattern`` of
+    :func:`pattern_shares`.
 
     Returns
     -------
@@ -207,10 +143,8 @@ def mixture_regression(pattern, clients=100, clusters=2, seed=0, *, features=10,
     check_sizes(clients, clusters)
     source = generator(POPULATION, seed)
     shares = pattern_shares(pattern, clients, clusters, source)
-    if features < 1:
-        raise ValueError(f"features must be at least 1, got {features}")
-    if not variance > 0:
-        raise ValueError(f"variance must be positive, got {variance}")
+    check.whole("features", features)
+    check.positive("variance", variance)
     theta = variance**0.5 * torch.randn(clusters, features, generator=source)
 
     def sample(kinds):

@@ -11,7 +11,7 @@ from collections import Counter
 
 import torch
 
-from clusterfl_core import data
+from clusterfl_core import check, data
 from clusterfl_core.clients import Clients, Federation
 from clusterfl_core.populations._sizes import check_equal, neighbours
 from clusterfl_core.randomness import POPULATION, generator
@@ -31,10 +31,8 @@ def next_words(name, clients, clusters, seed=0, *, window=10, vocabulary=1000, p
     ----------
     name : str
         A collection of :func:`clusterfl_core.data.load_text`.
-    clients : int
-        m, a multiple of ``clusters``.
-    clusters : int
-        k, the number of kinds: the first k of the collection.
+    clients, clusters : int
+        m, a multiple of k, the number of kinds: the first k of the collection.
     seed : int
         Fixes the order of the documents.
     window : int
@@ -50,19 +48,13 @@ def next_words(name, clients, clusters, seed=0, *, window=10, vocabulary=1000, p
     Federation
         x is [m, n, window], numbers of words. ``truth["words"]`` lists the vocabulary,
         ``truth["kinds"]`` the name of each cluster.
-
-    Raises
-    ------
-    ValueError
-        If an argument is out of bounds or a client's text is too short.
     """
     texts = data.load_text(name)
     check_equal(clients, clusters)
     if clusters > len(texts.kinds):
         raise ValueError(f"clusters must be at most {len(texts.kinds)} kinds, got {clusters}")
-    for given, value, least in (("window", window, 1), ("vocabulary", vocabulary, 2)):
-        if value < least:
-            raise ValueError(f"{given} must be at least {least}, got {value}")
+    check.whole("window", window)
+    check.whole("vocabulary", vocabulary, 2)
     source, parts = generator(POPULATION, seed), []
     for kind in range(clusters):
         rows = (texts.labels == kind).nonzero()[:, 0]

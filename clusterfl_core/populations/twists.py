@@ -18,7 +18,7 @@ from functools import partial
 import torch
 from torch.nn.functional import affine_grid, grid_sample
 
-from clusterfl_core.populations._sizes import check_clusters
+from clusterfl_core import check
 from clusterfl_core.randomness import POPULATION, generator
 
 __all__ = [
@@ -79,7 +79,7 @@ def rotate(angles):
     ``angles`` are degrees, one a cluster; or k, for k equal parts of a full turn.
     """
     if isinstance(angles, int):
-        check_clusters(angles)
+        check.whole("clusters", angles)
         angles = [360 / angles * j for j in range(angles)]
     words = f" in {len(angles)} rotations" if len(angles) > 1 else ", upright"
     if len(angles) == 1 and angles[0] % 360:
@@ -95,7 +95,7 @@ def swap_labels(clusters):
     paper says which labels by example ("1" and "7", "3" and "5"); here they are drawn, no label
     twice. ``truth["labels"]`` [k, classes] says what each cluster calls each class.
     """
-    check_clusters(clusters)
+    check.whole("clusters", clusters)
 
     def twist(table):
         classes = table.images.classes
@@ -117,12 +117,11 @@ def permute_labels(clusters):
 
     ``truth["labels"]`` [k, classes] says what each cluster calls each class; no two rows are equal.
     """
-    check_clusters(clusters)
+    check.whole("clusters", clusters)
 
     def twist(table):
         classes = table.images.classes
-        if clusters > math.factorial(classes):
-            raise ValueError(f"clusters must be at most {math.factorial(classes)}, got {clusters}")
+        check.whole("clusters", clusters, 1, math.factorial(classes))
         labels = torch.empty(0, classes, dtype=torch.int64)
         while len(labels) < clusters:
             drawn = table.shuffled(classes)
@@ -144,8 +143,7 @@ def cameras(strength):
     uniform in [0, 255 (1 - a)], so that no pixel leaves the range. ``strength`` is in [0, 1]; 0
     changes nothing. ``truth["contrast"]`` and ``truth["brightness"]`` [m] hold a and b.
     """
-    if not 0 <= strength <= 1:
-        raise ValueError(f"strength must be in [0, 1], got {strength}")
+    check.number("strength", strength, "[0, 1]")
 
     def twist(table):
         contrast = 1 - strength * torch.rand(table.clients, generator=table.source)
@@ -154,12 +152,10 @@ def cameras(strength):
         def seen(a, b, x, y):
             return (a * x + b).round().to(torch.uint8), y
 
-        return Twist(
-            [partial(seen, a, b) for a, b in zip(contrast, brightness, strict=True)],
-            f", own contrast and brightness (strength {strength})",
-            {"contrast": contrast, "brightness": brightness},
-            hidden=False,
-        )
+        changes = [partial(seen, a, b) for a, b in zip(contrast, brightness, strict=True)]
+        words = f", own contrast and brightness (strength {strength})"
+        truth = {"contrast": contrast, "brightness": brightness}
+        return Twist(changes, words, truth, hidden=False)
 
     return twist
 

@@ -15,8 +15,8 @@ import math
 import numpy as np
 from scipy.spatial.distance import cdist
 
+from clusterfl_core import check
 from clusterfl_core.similarity import cross_similarity, optimal_bipartition
-from clusterfl_core.theory._check import check_counts
 
 __all__ = ["alignment", "guaranteed_noise", "separation_bounds", "separation_probability"]
 
@@ -24,17 +24,9 @@ __all__ = ["alignment", "guaranteed_noise", "separation_bounds", "separation_pro
 def alignment(noise_i, noise_j):
     """H_ij of CFL's Theorem 1 (eq. 20): the least cosine of two noisy copies of one gradient.
 
-    Parameters
-    ----------
-    noise_i, noise_j : float or array in [0, 1]
-        gamma_i and gamma_j: distance of the client's gradient from its cluster's, over the norm of
-        the cluster's.
-
-    Returns
-    -------
-    float or array
-        -gamma_i gamma_j + sqrt(1 - gamma_i^2) sqrt(1 - gamma_j^2), the cosine of the sum of the
-        angles arcsin(gamma_i) and arcsin(gamma_j).
+    The noise gamma_i (float or array in [0, 1]) is the distance of a client's gradient from its
+    cluster's, over the norm of the cluster's. H_ij = -gamma_i gamma_j + sqrt(1 - gamma_i^2)
+    sqrt(1 - gamma_j^2), the cosine of arcsin(gamma_i) + arcsin(gamma_j).
     """
     noise_i, noise_j = np.asarray(noise_i), np.asarray(noise_j)
     for noise in (noise_i, noise_j):
@@ -46,12 +38,9 @@ def alignment(noise_i, noise_j):
 def separation_bounds(noise, clusters):
     """CFL's Theorem 1: similarity at most across the best split, and at least within a cluster.
 
-    Parameters
-    ----------
-    noise : array [m] in [0, 1]
-        gamma_i of each client, at a stationary point.
-    clusters : array [m] of int
-        True cluster of each client; k >= 2 different ones.
+    ``noise`` [m] is gamma_i of each client in [0, 1], at a stationary point, ``clusters`` [m] its
+    true cluster, one of k >= 2. Where intra is greater than cross, the best bipartition is correct
+    (Corollary 1).
 
     Returns
     -------
@@ -60,8 +49,7 @@ def separation_bounds(noise, clusters):
         bipartition (eq. 19). The theorem does not say which clusters lie on which side, so this is
         the largest over all pairs of different clusters.
     intra : float
-        Lower bound on the smallest cosine within a cluster (eq. 21); 1 if no cluster has two
-        clients. Where it is greater than ``cross``, the best bipartition is correct (Corollary 1).
+        Lower bound on the smallest cosine within a cluster (eq. 21); 1 if none has two clients.
     """
     noise, clusters = np.asarray(noise, float), np.asarray(clusters)
     k = len(np.unique(clusters))
@@ -80,17 +68,11 @@ def separation_bounds(noise, clusters):
 def guaranteed_noise(clusters):
     """The noise below which CFL's Theorem 1 guarantees a correct split (figure 3, green).
 
-    With one gamma for all clients, angles within a cluster are at most 2 arcsin(gamma) and across
-    the split at least pi / (k - 1) - 2 arcsin(gamma), so the gap is positive if
-    gamma < sin(pi / (4 (k - 1))).
-
-    Parameters
-    ----------
-    clusters : int
-        k, at least 2.
+    With one gamma for all clients of k >= 2 clusters, angles within a cluster are at most 2
+    arcsin(gamma) and across the split at least pi / (k - 1) - 2 arcsin(gamma), so the gap is
+    positive if gamma < sin(pi / (4 (k - 1))).
     """
-    if clusters < 2:
-        raise ValueError(f"clusters must be at least 2, got {clusters}")
+    check.whole("clusters", clusters, 2)
     return math.sin(math.pi / (4 * (clusters - 1)))
 
 
@@ -99,20 +81,9 @@ def separation_probability(clusters, noise, features=100, each=3, trials=200, se
 
     The k true gradients are standard normal vectors, less their mean so that they sum to zero as at
     a stationary point. A client's gradient is its cluster's plus a normal vector, scaled to exactly
-    gamma times the length of the cluster's.
-
-    Parameters
-    ----------
-    clusters : int
-        k, at least 2.
-    noise : float
-        gamma, of every client; it may exceed 1, where Theorem 1 is silent.
-    features : int
-        d; the paper has 100.
-    each : int
-        Clients a cluster, at least 2; the paper has 3.
-    trials, seed : int
-        How many draws, and from which seed.
+    gamma times the length of the cluster's. gamma, the ``noise`` of every client, may exceed 1,
+    where Theorem 1 is silent. ``clusters`` is k, at least 2, ``features`` d and ``each`` the
+    clients a cluster, at least 2; the paper has d = 100 and 3 clients.
 
     Returns
     -------
@@ -122,12 +93,10 @@ def separation_probability(clusters, noise, features=100, each=3, trials=200, se
         Share of the draws in which the best bipartition splits no cluster. At least as large: a
         positive gap suffices, but is not needed.
     """
-    check_counts(features=features, trials=trials)
-    for name, value in (("clusters", clusters), ("each", each)):
-        if value < 2:
-            raise ValueError(f"{name} must be at least 2, got {value}")
-    if noise < 0:
-        raise ValueError(f"noise must not be negative, got {noise}")
+    counts = {"clusters": (clusters, 2), "each": (each, 2), "features": (features,)}
+    for name, bounds in (counts | {"trials": (trials,)}).items():
+        check.whole(name, *bounds)
+    check.number("noise", noise, "[0, inf)", "not be negative")
     source = np.random.default_rng(seed)
     truth = np.repeat(np.arange(clusters), each)
     same = truth[:, None] == truth[None]

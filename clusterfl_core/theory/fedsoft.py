@@ -8,7 +8,7 @@ import math
 
 import numpy as np
 
-from clusterfl_core.theory._check import check_counts, check_positive
+from clusterfl_core import check
 
 __all__ = [
     "divergence_radius", "expected_importance", "importance_bound", "soft_centers",
@@ -19,49 +19,28 @@ __all__ = [
 def workload(clients, chosen, clusters):
     """How many clients train in a round of FedSoft on average: N (1 - (1 - K / N)^S).
 
-    Holds if every client is as likely as any other to be chosen for each cluster, which is the
-    paper's example; unequal aggregation weights make the same clients be chosen more often.
-
-    Parameters
-    ----------
-    clients : int
-        N.
-    chosen : int
-        K, clients chosen for each cluster, at most N.
-    clusters : int
-        S.
-
-    Returns
-    -------
-    float
-        At most S K, what training one cluster after another would take.
+    Holds if each of N ``clients`` is as likely as any other to be among the K <= N ``chosen`` for
+    each of S ``clusters``, which is the paper's example; unequal aggregation weights make the same
+    clients be chosen more often. At most S K, what training one cluster after another would take.
     """
-    check_counts(chosen=chosen, clusters=clusters)
-    if chosen > clients:
-        raise ValueError(f"chosen must be at most the {clients} clients, got {chosen}")
+    check.whole("clusters", clusters)
+    check.among("chosen", check.whole("chosen", chosen), clients)
     return clients * (1 - (1 - chosen / clients) ** clusters)
 
 
 def importance_bound(importance, misclassified, smoother):
     """FedSoft's Theorem 1: E u_ks^t <= (1 - p_epsilon) u_ks + p_epsilon + sigma.
 
-    Parameters
-    ----------
-    importance : float or array in [0, 1]
-        u_ks, the true share of the cluster in the client's data.
-    misclassified : float
-        p_epsilon, a bound on the chance that a point chooses a given wrong center, in [0, 1]: for
-        example :func:`convex_misclassification` for one point.
-    smoother : float
-        sigma.
+    ``importance`` (float or array) is u_ks, the true share of the cluster in the client's data;
+    ``misclassified`` p_epsilon, a bound on the chance that a point chooses a given wrong center,
+    for example :func:`convex_misclassification` for one point; ``smoother`` sigma.
     """
-    if not 0 <= misclassified <= 1:
-        raise ValueError(f"misclassified must be in [0, 1], got {misclassified}")
+    check.number("misclassified", misclassified, "[0, 1]")
     return (1 - misclassified) * np.asarray(importance) + misclassified + smoother
 
 
 def expected_importance(counts, confusion, smoother):
-    """The mean of FedSoft's estimate u_ks^t = max(n_ks^t / n_k, sigma), exactly.
+    """The mean of FedSoft's estimate u_ks^t = max(n_ks^t / n_k, sigma), exactly: array [S].
 
     Points choose independently, so the mean count is that of the right choices plus that of the
     wrong ones, and sigma counts only if no point at all chooses the cluster.
@@ -75,10 +54,6 @@ def expected_importance(counts, confusion, smoother):
         centers of the linear model :func:`misclassification` with one point gives them.
     smoother : float
         sigma, at most 1 / n_k.
-
-    Returns
-    -------
-    array [S]
     """
     counts, confusion = np.asarray(counts), np.asarray(confusion, float)
     if not np.allclose(confusion.sum(1), 1):
@@ -92,45 +67,28 @@ def expected_importance(counts, confusion, smoother):
 def subproblem_inexactness(solver, similarity, convexity, smoothness):
     """The gamma of FedSoft's Theorem 2, sqrt((gamma_0^2 + beta) L_lambda / mu_lambda).
 
-    Parameters
-    ----------
-    solver : float
-        gamma_0 of Assumption 1; 0 if local problems are solved exactly.
-    similarity : float
-        beta of Assumption 2.
-    convexity, smoothness : float
-        mu_lambda and L_lambda of the sub-problems h_ks; mu_F + lambda and L_F + lambda where the
-        importance is known.
-
-    Returns
-    -------
-    float
-        The gradient of h_ks at the local model is at most gamma / sqrt(u_ks) times that of F_s at
-        the center.
+    The gradient of h_ks at the local model is at most gamma / sqrt(u_ks) times that of F_s at the
+    center. ``solver`` is gamma_0 of Assumption 1, 0 if local problems are solved exactly;
+    ``similarity`` beta of Assumption 2; ``convexity`` and ``smoothness`` are mu_lambda and L_lambda
+    of the sub-problems h_ks, mu_F + lambda and L_F + lambda where the importance is known.
     """
-    check_positive(convexity=convexity, smoothness=smoothness)
+    convexity, smoothness = _positive(convexity, smoothness)
     return math.sqrt((solver**2 + similarity) * smoothness / convexity)
+
+
+def _positive(convexity, smoothness):
+    return check.positive("convexity", convexity), check.positive("smoothness", smoothness)
 
 
 def divergence_radius(inexactness, clusters, convexity, smoothness):
     """The r of FedSoft's Theorem 3: a local model lies within r Delta of every center.
 
-    Parameters
-    ----------
-    inexactness : float
-        gamma, see :func:`subproblem_inexactness`.
-    clusters : int
-        S.
-    convexity, smoothness : float
-        mu_F and L_F of the cluster risks.
-
-    Returns
-    -------
-    float
-        (gamma S + 1) / 4 sqrt(L_F / mu_F) + 1/2 sqrt(mu_F / L_F) + 1; Delta is the largest
-        distance between two optimal centers.
+    r = (gamma S + 1) / 4 sqrt(L_F / mu_F) + 1/2 sqrt(mu_F / L_F) + 1, and Delta is the largest
+    distance between two optimal centers. ``inexactness`` is gamma of
+    :func:`subproblem_inexactness`, ``clusters`` S, ``convexity`` and ``smoothness`` are mu_F and
+    L_F of the cluster risks.
     """
-    check_positive(convexity=convexity, smoothness=smoothness)
+    convexity, smoothness = _positive(convexity, smoothness)
     root = math.sqrt(smoothness / convexity)
     return (inexactness * clusters + 1) / 4 * root + 0.5 / root + 1
 
@@ -148,20 +106,18 @@ def soft_centers(theta, mixture, weights, proximal):
     ----------
     theta : array [S, d]
         True parameters.
-    mixture : array [N, S]
-        U, rows sum to one.
-    weights : array [S, N]
-        V, rows sum to one. With everybody taking part v_sk = u_ks n_k / sum_k' u_k's n_k' (eq. 6);
-        choosing K clients without replacement flattens it.
+    mixture, weights : array [N, S], array [S, N]
+        U and V, rows sum to one. With everybody taking part v_sk = u_ks n_k / sum_k' u_k's n_k'
+        (eq. 6); choosing K clients without replacement flattens it.
     proximal : float
         lambda, not negative.
 
     Returns
     -------
     array [S, d]
+        C.
     """
+    check.number("proximal", proximal, "[0, inf)", "not be negative")
     theta, share = np.asarray(theta, float), proximal / (2 + proximal)
-    if proximal < 0:
-        raise ValueError(f"proximal must not be negative, got {proximal}")
     blend = np.asarray(weights, float) @ np.asarray(mixture, float)
     return np.linalg.solve(np.eye(len(theta)) - share * blend, (1 - share) * blend @ theta)

@@ -12,6 +12,9 @@ c_2 = 1/2:
 0.0185
 >>> round(misclassification_bound(problem, closeness=0.3), 4)
 0.7985
+
+In all functions ``distance`` is max_j ‖theta_j - theta*_j‖, ``closeness`` alpha, and c0 to c8 are
+the unknown constants of the paper with these numbers, in the order of the parts they stand before.
 """
 
 import math
@@ -22,8 +25,8 @@ import numpy as np
 from scipy.spatial.distance import cdist
 from scipy.special import betainc, chdtr, chdtrc
 
+from clusterfl_core import check
 from clusterfl_core.matching import best_matching
-from clusterfl_core.theory._check import check_counts, check_positive, check_share
 
 __all__ = [
     "Condition", "Convergence", "ConvexBound", "ConvexProblem", "LinearProblem", "assumptions",
@@ -32,6 +35,8 @@ __all__ = [
     "misclassification_bound", "step_bound", "succeeded", "threshold_split",
 ]  # fmt: skip
 
+VERSIONS = ("extended", "neurips")  # of the paper; they differ in how near a start must be
+
 # ---------------------------------------------------------------- the linear model
 
 
@@ -39,21 +44,11 @@ __all__ = [
 class LinearProblem:
     """The numbers in IFCA's theory of the linear model (section 5.1).
 
-    Parameters
-    ----------
-    clients : int
-        m.
-    points : int
-        n', the points a client uses for its identity in a round, and as many for its gradient. With
-        re-sampling over T rounds a client needs n = 2 n' T points in all.
-    features : int
-        d.
-    smallest : float
-        p, the share of the clients in the smallest cluster, in (0, 1].
-    separation : float
-        Delta, the smallest distance between two true parameters, positive.
-    noise : float
-        sigma, not negative.
+    ``clients`` is m, ``features`` d, ``smallest`` p, the share of the clients in the smallest
+    cluster, in (0, 1]; ``separation`` Delta, the smallest distance between two true parameters,
+    positive; ``noise`` sigma, not negative. ``points`` is n', the points a client uses for its
+    identity in a round, and as many for its gradient: with re-sampling over T rounds it needs n = 2
+    n' T in all.
     """
 
     clients: int
@@ -64,11 +59,7 @@ class LinearProblem:
     noise: float
 
     def __post_init__(self):
-        check_counts(clients=self.clients, points=self.points, features=self.features)
-        check_share("smallest", self.smallest)
-        check_positive(separation=self.separation)
-        if self.noise < 0:
-            raise ValueError(f"noise must not be negative, got {self.noise}")
+        _check(self, ("clients", "points", "features"), ("separation",), ("noise",))
 
     @property
     def signal(self):
@@ -80,6 +71,21 @@ class LinearProblem:
         """(sigma / p) sqrt(d / (m n')), the error floor of Theorem 1 without its constant."""
         spread = math.sqrt(self.features / (self.clients * self.points))
         return self.noise / self.smallest * spread
+
+
+def _check(problem, counts, sizes, deviations):
+    for name in counts:
+        check.whole(name, getattr(problem, name))
+    check.share("smallest", problem.smallest)
+    for name in sizes:
+        check.positive(name, getattr(problem, name))
+    for name in deviations:
+        check.number(name, getattr(problem, name), "[0, inf)", "not be negative")
+
+
+def _check_constants(**constants):
+    for name, value in constants.items():
+        check.positive(name, value)
 
 
 class Condition(NamedTuple):
@@ -103,109 +109,58 @@ class Convergence(NamedTuple):
 
 
 def closeness(distance, separation):
-    """How much better than half way a start is: alpha = 1/2 - distance / Delta.
+    """How much better than half way a start is: alpha = 1/2 - distance / Delta, at most 1/2.
 
-    Parameters
-    ----------
-    distance : float
-        max_j ‖theta_j - theta*_j‖.
-    separation : float
-        Delta for the linear model. For strongly convex losses sqrt(lambda / L) Delta stands in its
-        place (Assumption 6).
-
-    Returns
-    -------
-    float
-        At most 1/2. The extended paper needs alpha > 0 (Assumption 1), the NeurIPS paper
-        ‖theta_j - theta*_j‖ <= Delta / 4, that is alpha >= 1/4.
+    For strongly convex losses sqrt(lambda / L) Delta stands in Delta's place (Assumption 6). The
+    extended paper needs alpha > 0 (Assumption 1), the NeurIPS paper distance <= Delta / 4, that is
+    alpha >= 1/4.
     """
-    check_positive(separation=separation)
-    return 0.5 - distance / separation
+    return 0.5 - distance / check.positive("separation", separation)
 
 
 def assumptions(problem, distance, largest, *, c):
-    """Assumptions 1 and 2 of IFCA's Theorem 1, one by one.
+    """Assumptions 1 and 2 of IFCA's Theorem 1, one by one: a list of :class:`Condition`.
 
-    Parameters
-    ----------
-    problem : LinearProblem
-    distance : float
-        max_j ‖theta_j - theta*_j‖ at the start.
-    largest : float
-        max_j ‖theta*_j‖, positive.
-    c : float
-        The unknown constant in the exponent of the last condition.
-
-    Returns
-    -------
-    list of Condition
-        The NeurIPS paper leaves alpha out of the conditions, for there it is at least 1/4.
+    ``problem`` is a LinearProblem, ``distance`` that at the start, ``largest`` max_j ‖theta*_j‖,
+    positive, and ``c`` the unknown constant in the exponent of the last condition. The NeurIPS
+    paper leaves alpha out of the conditions, for there it is at least 1/4.
     """
-    check_positive(largest=largest, c=c)
+    _check_constants(largest=largest, c=c)
     m, n, d, p = problem.clients, problem.points, problem.features, problem.smallest
     alpha = max(0.0, closeness(distance, problem.separation))
-    log_m = math.log(m)
+    log_m, delta = math.log(m), problem.separation
+    half_way = "|theta_j - theta*_j| <= (1/2 - alpha) Delta with alpha > 0 (extended, Assumption 1)"
+    last = "Delta >~ (sigma / p) sqrt(d / (m n')) + exp(-c (alpha rho / (rho + 1))^2 n')"
+    seen = n * (alpha * problem.signal) ** 2
     miss = math.exp(-c * (alpha * problem.signal) ** 2 * n)
-
-    def ratio(have, need):
-        return have / need if need > 0 else math.inf
-
+    rows = [
+        ("|theta_j - theta*_j| <= Delta / 4 (NeurIPS, Assumption 1)", delta / 4, distance),
+        (half_way, delta / 2, distance),
+        ("max |theta*_j| <~ 1", 1, largest),
+        ("sigma <~ 1", 1, problem.noise),
+        ("n' >~ ((rho + 1) / (alpha rho))^2 log m", seen, log_m),
+        ("d >~ log m", d, log_m),
+        ("p >~ log(m) / m", p * m, log_m),
+        ("p m n' >~ d", p * m * n, d),
+        (last, delta, problem.floor + miss),
+    ]
+    known = [alpha >= 0.25, alpha > 0, *[None] * (len(rows) - 2)]
     return [
-        Condition(
-            "|theta_j - theta*_j| <= Delta / 4 (NeurIPS, Assumption 1)",
-            ratio(problem.separation / 4, distance),
-            alpha >= 0.25,
-        ),
-        Condition(
-            "|theta_j - theta*_j| <= (1/2 - alpha) Delta with alpha > 0 (extended, Assumption 1)",
-            ratio(problem.separation / 2, distance),
-            alpha > 0,
-        ),
-        Condition("max |theta*_j| <~ 1", 1 / largest, None),
-        Condition("sigma <~ 1", ratio(1, problem.noise), None),
-        Condition(
-            "n' >~ ((rho + 1) / (alpha rho))^2 log m",
-            ratio(n * (alpha * problem.signal) ** 2, log_m),
-            None,
-        ),
-        Condition("d >~ log m", ratio(d, log_m), None),
-        Condition("p >~ log(m) / m", ratio(p * m, log_m), None),
-        Condition("p m n' >~ d", p * m * n / d, None),
-        Condition(
-            "Delta >~ (sigma / p) sqrt(d / (m n')) + exp(-c (alpha rho / (rho + 1))^2 n')",
-            ratio(problem.separation, problem.floor + miss),
-            None,
-        ),
+        Condition(statement, have / need if need > 0 else math.inf, holds)
+        for (statement, have, need), holds in zip(rows, known, strict=True)
     ]
 
 
 def step_bound(problem, distance, *, c2, c3, c4, version="extended"):
     """IFCA's Theorem 1: a bound on ‖theta_j - theta*_j‖ after one round, with step size c_1 / p.
 
-    Parameters
-    ----------
-    problem : LinearProblem
-    distance : float
-        max_j ‖theta_j - theta*_j‖ before the round.
-    c2, c3, c4 : float
-        The unknown constants of the floor, of the misclassification term and in its exponent.
-    version : {"extended", "neurips"}
-        The extended paper has alpha in the exponent and needs distance < Delta / 2; the NeurIPS
-        paper has it in the constant and needs distance <= Delta / 4.
-
-    Returns
-    -------
-    contraction, floor, misclassification : float
-        Their sum is the bound: (1/2) distance, c_2 (sigma / p) sqrt(d / (m n')) and
-        c_3 exp(-c_4 (alpha rho / (rho + 1))^2 n').
-
-    Raises
-    ------
-    ValueError
-        If the start is too far away for that version.
+    Of a LinearProblem, three numbers whose sum is the bound: contraction (1/2) distance, floor c_2
+    (sigma / p) sqrt(d / (m n')) and misclassification c_3 exp(-c_4 (alpha rho / (rho + 1))^2 n').
+    The ``version`` "extended" has alpha in the exponent and needs a distance before the round below
+    Delta / 2; "neurips" has it in the constant and needs distance <= Delta / 4, else ValueError.
     """
     _check_version(version)
-    check_positive(c2=c2, c3=c3, c4=c4)
+    _check_constants(c2=c2, c3=c3, c4=c4)
     alpha = closeness(distance, problem.separation)
     if distance < 0 or alpha <= 0 or (version == "neurips" and alpha < 0.25):
         span = "[0, Delta / 2)" if version == "extended" else "[0, Delta / 4]"
@@ -220,28 +175,22 @@ def step_bound(problem, distance, *, c2, c3, c4, version="extended"):
 def convergence(problem, *, c6, c7, c8, version="extended"):
     """IFCA's Corollary 1: the error reached, and after how many rounds.
 
-    The papers write T = log(Delta / (4 epsilon)), in the extended one 2 more. The error is halved
-    in a round, so this logarithm is to the base 2.
-
-    Parameters
-    ----------
-    problem : LinearProblem
-    c6, c7, c8 : float
-        The unknown constants of the floor, of the misclassification term and in its exponent.
-    version : {"extended", "neurips"}
-
-    Returns
-    -------
-    Convergence
-        epsilon = c_6 (sigma / p) sqrt(d / (m n')) + c_7 exp(-c_8 (rho / (rho + 1))^2 n'), T rounded
-        up, and n = 2 n' T.
+    The :class:`Convergence` of a LinearProblem: epsilon = c_6 (sigma / p) sqrt(d / (m n'))
+    + c_7 exp(-c_8 (rho / (rho + 1))^2 n'), T rounded up, and n = 2 n' T. The papers write
+    T = log(Delta / (4 epsilon)), the extended one 2 more. The error is halved in a round, so this
+    logarithm is to the base 2. ``version`` is "extended" or "neurips".
     """
     _check_version(version)
-    check_positive(c6=c6, c7=c7, c8=c8)
+    _check_constants(c6=c6, c7=c7, c8=c8)
     error = c6 * problem.floor + c7 * math.exp(-c8 * problem.signal**2 * problem.points)
     rounds = max(0, math.ceil(math.log2(problem.separation / (4 * error)))) if error else math.inf
     rounds += 2 if version == "extended" else 0
     return Convergence(error, rounds, 2 * problem.points * rounds)
+
+
+def _check_version(version):
+    if version not in VERSIONS:
+        raise ValueError(f"version must be 'extended' or 'neurips', got {version!r}")
 
 
 def exact_step(problem, step_size, share):
@@ -257,21 +206,11 @@ def exact_step(problem, step_size, share):
     (d + 1) / N in the smallest cluster. A cluster more than twice as large then sees s > 2 and
     diverges, so Theorem 1 needs clusters of about one size, which it does not say.
 
-    Parameters
-    ----------
-    problem : LinearProblem
-    step_size : float
-        gamma, positive.
-    share : float
-        p_j, the cluster's share of the clients.
-
-    Returns
-    -------
-    factor, floor : float
-        E ‖error after‖^2 = factor ‖error before‖^2 + floor.
+    Returns the factor before ‖theta - theta*‖^2 and the floor that is added. ``problem`` is a
+    LinearProblem, ``step_size`` gamma, positive, and ``share`` the cluster's of the clients, p_j.
     """
-    check_positive(step_size=step_size)
-    check_share("share", share)
+    check.positive("step_size", step_size)
+    check.share("share", share)
     samples = share * problem.clients * problem.points
     s, d = 2 * step_size * share, problem.features
     return 1 - 2 * s + s**2 * (samples + d + 1) / samples, s**2 * problem.noise**2 * d / samples
@@ -292,30 +231,14 @@ def misclassification(right, wrong, truth, noise, points):
 
     I the regularised incomplete beta function.
 
-    Parameters
-    ----------
-    right, wrong : array [d]
-        Model of the client's own cluster, and another.
-    truth : array [d]
-        The true parameters of the client's cluster.
-    noise : float
-        sigma.
-    points : int or array of int
-        n', from which the client computes both losses.
-
-    Returns
-    -------
-    float or array
-        P(F(wrong) <= F(right)).
-
-    Raises
-    ------
-    ValueError
-        If the two models have the same loss on every point, so that neither is preferred.
+    ``right``, ``wrong`` and ``truth`` [d] are the model of the client's own cluster, another one,
+    and the true parameters of the cluster; ``noise`` is sigma, ``points`` (int or array) n', from
+    which the client computes both losses. ValueError if the two models have the same loss on every
+    point.
     """
     a = np.asarray(truth, float) - np.asarray(right, float)
     b = np.asarray(truth, float) - np.asarray(wrong, float)
-    check_counts(points=np.min(points))
+    check.whole("points", np.min(points))
     scale = np.linalg.norm(a - b) * math.sqrt((a + b) @ (a + b) + 4 * noise**2)
     if not scale > 0:
         raise ValueError("right and wrong must differ in loss, got two that never do")
@@ -332,23 +255,13 @@ def threshold_split(right, wrong, noise, points):
     of freedom. The threshold t is n' times the mean of the two expected losses, which for distances
     (1/2 -+ alpha) Delta is the proof's n' ((1/4 + alpha^2) Delta^2 + sigma^2).
 
-    Parameters
-    ----------
-    right, wrong : float
-        Distances of the two models from the client's true parameters, right < wrong.
-    noise : float
-        sigma.
-    points : int or array of int
-        n'.
-
-    Returns
-    -------
-    float or array
-        The sum of the two chances. It is a bound whatever the directions of the two errors.
+    ``right`` < ``wrong`` are the distances of the two models from the client's true parameters,
+    ``noise`` is sigma, ``points`` (int or array) n'. The sum of the two chances is a bound whatever
+    the directions of the two errors.
     """
     if not 0 <= right < wrong:
         raise ValueError(f"right must be in [0, wrong), got right = {right}, wrong = {wrong}")
-    check_counts(points=np.min(points))
+    check.whole("points", np.min(points))
     low, high = right**2 + noise**2, wrong**2 + noise**2
     threshold = np.asarray(points) * (low + high) / 2
     above = chdtrc(points, threshold / low) if low > 0 else 0.0  # a perfect model, no noise
@@ -360,40 +273,25 @@ def misclassification_bound(problem, closeness, c1=1.0, c2=0.5):
 
     The paper does not give them. With c as in :func:`misclassification`, Chernoff's bound is
     P <= (1 - c^2)^(n' / 2) <= exp(-n' c^2 / 2), and the assumed distances give
-    abs(c) >= 4 alpha rho / ((1 + 4 alpha^2) rho + 4) >= alpha rho / (rho + 1). Hence 1 and 1/2 do.
-
-    Parameters
-    ----------
-    problem : LinearProblem
-    closeness : float
-        alpha, in (0, 1/2]: right and wrong model lie within (1/2 - alpha) Delta of their truths.
-    c1, c2 : float
-        Other constants, to compare.
+    abs(c) >= 4 alpha rho / ((1 + 4 alpha^2) rho + 4) >= alpha rho / (rho + 1). Hence 1 and 1/2 do;
+    ``c1`` and ``c2`` are others, to compare. Right and wrong model of the LinearProblem lie within
+    (1/2 - alpha) Delta of their truths, alpha in (0, 1/2].
     """
     _check_closeness(closeness)
-    check_positive(c1=c1, c2=c2)
+    _check_constants(c1=c1, c2=c2)
     return c1 * math.exp(-c2 * problem.points * (closeness * problem.signal) ** 2)
 
 
 def distance_to_truth(estimates, truth):
     """IFCA's dist = (1/k) sum_j ‖theta_hat_j - theta*_j‖, by two ways to say who is who.
 
-    Parameters
-    ----------
-    estimates, truth : array [k, d]
+    Of two arrays [k, d], estimates and truth, two floats:
 
-    Returns
-    -------
-    matched : float
+    matched
         Under the best one-to-one matching (Hungarian method). Section 6.1 leaves open which.
-    nearest : float
+    nearest
         With the nearest truth of each estimate, as the authors' code has it. Never larger: two
         estimates may then claim one truth, which hides that a cluster was lost.
-
-    Raises
-    ------
-    ValueError
-        If there are not as many estimates as truths.
     """
     table = cdist(np.atleast_2d(estimates), np.atleast_2d(truth))
     if table.shape[0] != table.shape[1]:
@@ -416,20 +314,12 @@ def succeeded(distance, noise):
 class ConvexProblem:
     """The numbers in IFCA's theory of strongly convex losses (section 5.2).
 
-    Assumptions 4 and 5 bound two variances at EVERY theta. The linear model has no such bound; take
-    then the largest value between the start and the truth.
-
-    Parameters
-    ----------
-    clients, points, clusters : int
-        m, n' and k.
-    smallest, separation : float
-        p and Delta, as in :class:`LinearProblem`.
-    convexity, smoothness : float
-        lambda and L (Assumption 3), 0 < lambda <= L. The squared loss on standard normal x has 2
-        and 2.
-    loss_deviation, gradient_deviation : float
-        eta and v, standard deviations of loss and gradient at one point (Assumptions 4 and 5).
+    ``clients`` is m, ``points`` n', ``clusters`` k, ``smallest`` p and ``separation`` Delta, as in
+    :class:`LinearProblem`; ``convexity`` lambda and ``smoothness`` L (Assumption 3), 0 < lambda <=
+    L: the squared loss on standard normal x has 2 and 2. ``loss_deviation`` eta and
+    ``gradient_deviation`` v are standard deviations of loss and gradient at one point. Assumptions
+    4 and 5 bound their squares at EVERY theta. The linear model has no such bound; take then the
+    largest value between the start and the truth.
     """
 
     clients: int
@@ -443,16 +333,12 @@ class ConvexProblem:
     gradient_deviation: float
 
     def __post_init__(self):
-        check_counts(clients=self.clients, points=self.points, clusters=self.clusters)
-        check_share("smallest", self.smallest)
-        check_positive(separation=self.separation, convexity=self.convexity)
+        sizes, deviations = ("separation", "convexity"), ("loss_deviation", "gradient_deviation")
+        _check(self, ("clients", "points", "clusters"), sizes, deviations)
         if self.smoothness < self.convexity:
             raise ValueError(
                 f"smoothness must be at least convexity = {self.convexity}, got {self.smoothness}"
             )
-        for name in ("loss_deviation", "gradient_deviation"):
-            if getattr(self, name) < 0:
-                raise ValueError(f"{name} must not be negative, got {getattr(self, name)}")
 
     @property
     def rate(self):
@@ -480,16 +366,7 @@ def convex_misclassification(problem, closeness):
     The paper writes c_1; its proof, Chebyshev's inequality on both losses, gives 4 + 4. With
     n' = 1 this is the p_epsilon of FedSoft's Lemma 1, whose points choose one by one.
 
-    Parameters
-    ----------
-    problem : ConvexProblem
-    closeness : float
-        alpha, in (0, 1/2].
-
-    Returns
-    -------
-    float
-        May exceed 1.
+    It may exceed 1. ``problem`` is a ConvexProblem, ``closeness`` in (0, 1/2].
     """
     _check_closeness(closeness)
     gap = closeness * problem.convexity * problem.separation**2
@@ -499,30 +376,14 @@ def convex_misclassification(problem, closeness):
 def convex_step_bound(problem, distance, failure, *, c0, c1, c2):
     """IFCA's Theorem 2 (extended paper): the error after one round with step size 1 / L.
 
-    Parameters
-    ----------
-    problem : ConvexProblem
-    distance : float
-        max_j ‖theta_j - theta*_j‖ before the round, below sqrt(lambda / L) Delta / 2.
-    failure : float
-        delta, in (0, 1): the bound holds with probability 1 - delta for each cluster.
-    c0, c1, c2 : float
-        The unknown constants of the three parts of the floor.
-
-    Returns
-    -------
-    ConvexBound
-        (1 - p lambda / (8 L)) distance, c_0 v / (delta L sqrt(p m n')),
-        c_1 eta^2 / (delta alpha^2 lambda^2 Delta^4 n') and
-        c_2 v eta k^(3/2) / (delta^(3/2) alpha lambda L Delta^2 sqrt(m) n').
-
-    Raises
-    ------
-    ValueError
-        If the start is too far away.
+    The :class:`ConvexBound` of a ConvexProblem: (1 - p lambda / (8 L)) distance, c_0 v / (delta L
+    sqrt(p m n')), c_1 eta^2 / (delta alpha^2 lambda^2 Delta^4 n') and c_2 v eta k^(3/2) /
+    (delta^(3/2) alpha lambda L Delta^2 sqrt(m) n'). It holds with probability 1 - delta for each
+    cluster; ``failure`` is delta, in (0, 1]. ValueError unless the distance before the round lies
+    below sqrt(lambda / L) Delta / 2.
     """
-    check_positive(c0=c0, c1=c1, c2=c2)
-    check_share("failure", failure)
+    _check_constants(c0=c0, c1=c1, c2=c2)
+    check.share("failure", failure)
     alpha = closeness(distance, problem.reach)
     if distance < 0 or alpha <= 0:
         raise ValueError(
@@ -536,25 +397,14 @@ def convex_step_bound(problem, distance, failure, *, c0, c1, c2):
 def convex_convergence(problem, failure, *, c0, c1, c2):
     """IFCA's Corollary 2 (extended paper): the error reached, and after how many rounds.
 
-    The error is (16 L / (p lambda)) times the floor of Theorem 2 at alpha = 1/4, with delta shared
-    among all clusters and rounds: delta_0 = p lambda delta / (k L log(m n')) (eq. 40; its constant
-    goes into c_0, c_1, c_2). The statement hides the third part in O~(1 / (n' sqrt(m))).
-
-    Parameters
-    ----------
-    problem : ConvexProblem
-    failure : float
-        delta, in (0, 1), for all clusters and rounds together.
-    c0, c1, c2 : float
-        The unknown constants of the three parts.
-
-    Returns
-    -------
-    Convergence
-        epsilon, T = (8 L / (p lambda)) log(2 Delta / epsilon) rounded up, and n = 2 n' T.
+    The :class:`Convergence` of a ConvexProblem. Its error epsilon is (16 L / (p lambda)) times the
+    floor of Theorem 2 at alpha = 1/4, with ``failure``, delta in (0, 1], shared among all clusters
+    and rounds: delta_0 = p lambda delta / (k L log(m n')) (eq. 40; its constant goes into c_0, c_1,
+    c_2). The statement hides the third part in O~(1 / (n' sqrt(m))). T = (8 L / (p lambda)) log(2
+    Delta / epsilon), rounded up, and n = 2 n' T.
     """
-    check_positive(c0=c0, c1=c1, c2=c2)
-    check_share("failure", failure)
+    _check_constants(c0=c0, c1=c1, c2=c2)
+    check.share("failure", failure)
     rate = 8 * problem.rate  # p lambda / L
     each = rate * failure / (problem.clusters * math.log(problem.clients * problem.points))
     error = 16 / rate * sum(_convex_floor(problem, 0.25, each, (c0, c1, c2)))
@@ -580,8 +430,3 @@ def _convex_floor(problem, alpha, failure, constants):
 def _check_closeness(value):
     if not 0 < value <= 0.5:
         raise ValueError(f"closeness must be in (0, 1/2], got {value}")
-
-
-def _check_version(version):
-    if version not in ("extended", "neurips"):  # they differ in how near a start must be
-        raise ValueError(f"version must be 'extended' or 'neurips', got {version!r}")
