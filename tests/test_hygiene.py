@@ -21,10 +21,11 @@ PAGES = [*NOTEBOOKS, *sorted((ROOT / "book").rglob("*.md"))]
 
 # Each layer of clusterfl_core imports only from those before it; a folder is one room.
 LAYERS = [
-    {"version", "check", "files", "matching", "interactive"},
+    {"version", "check", "files", "matching", "interactive", "trust"},
     {"randomness", "plotting", "results"},
+    {"models"},
     {"banks"},
-    {"clients", "models", "similarity"},
+    {"clients", "similarity"},
     {"compute"},
     {"contract", "solvers", "data"},
     {"evaluation", "populations", "theory"},
