@@ -22,7 +22,8 @@ import torch
 from torch import nn
 
 from clusterfl_core.check import whole
-from clusterfl_core.randomness import INITIALIZATION, drawing_from, generator
+from clusterfl_core.models.fresh import drawn
+from clusterfl_core.randomness import INITIALIZATION, generator
 
 __all__ = ["Bank", "finite", "on_device", "widest"]
 
@@ -59,26 +60,12 @@ class Bank:
     def initialize(cls, model, count, generator):
         """Draw ``count`` (k) fresh models, each from a seed that ``generator`` gives.
 
-        Each part of the model is drawn by its own ``reset_parameters`` after the parts inside it,
-        as PyTorch does when it builds a layer. ``model`` and torch's global generator stay as they
-        are.
-
-        ValueError if no ``reset_parameters`` draws a parameter, for all models would begin with the
-        same one, or if one draws from a generator that is not torch's, so that a seed means
-        nothing.
+        As :func:`clusterfl_core.models.fresh.drawn` does it; ``model`` stays as it is.
         """
         if not isinstance(model, nn.Module):
             raise ValueError(f"model must be a torch.nn.Module (an object), got {model!r:.60}")
         seeds = torch.randint(2**62, (whole("count", count),), generator=generator).tolist()
-        rows = [_drawn(model, seed) for seed in seeds]
-        homes = {getattr(_reset(part), "__module__", "").split(".")[0] for part in model.modules()}
-        again = {} if homes <= {"torch", "clusterfl_core"} else _drawn(model, seeds[0])
-        for name, tensor in again.items():
-            if not torch.equal(tensor, rows[0][name]):
-                raise ValueError(
-                    f"{name} of {type(model).__name__} is drawn from a generator that is not "
-                    "torch's (NumPy's, Python's?), so that a seed means nothing"
-                )
+        rows = drawn(model, seeds)
         return cls(model, {name: torch.stack([row[name] for row in rows]) for name in rows[0]})
 
     @classmethod
@@ -187,29 +174,6 @@ class Bank:
         """Bytes of the parameters of one model, or of those with these names only."""
         names = self.tensors if names is None else names
         return sum(self.tensors[name][0].nbytes for name in names)
-
-
-def _reset(part):
-    """What draws the parameters of a part: a method of its own, or nothing."""
-    return getattr(part, "reset_parameters", getattr(part, "_reset_parameters", lambda: None))
-
-
-def _drawn(model, seed):
-    """Fresh parameters of one model, by name."""
-    fresh = copy.deepcopy(model).cpu()
-    with torch.no_grad():
-        for parameter in fresh.parameters():
-            parameter.fill_(torch.nan)  # what is still NaN afterwards was not drawn
-    with drawing_from(torch.Generator().manual_seed(seed)):
-        fresh.apply(lambda part: _reset(part)())
-    for name, part in fresh.named_modules():
-        own = [n for n, p in part.named_parameters(recurse=False) if p.isnan().any()]
-        if own:
-            raise ValueError(
-                f"{name or 'the model'} ({type(part).__name__}) has the parameters {own} but no "
-                "method reset_parameters that draws them"
-            )
-    return {name: parameter.detach() for name, parameter in fresh.named_parameters()}
 
 
 def on_device(tensor, device):

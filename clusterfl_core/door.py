@@ -132,8 +132,9 @@ def admit(algorithm, federation, seed, rounds, *, rehearse=True):
     if rehearse and isinstance(federation, Federation):
         points = federation.train.take([0]).inputs(state.bank.dtype)[0]
         models.check(algorithm.model, points, federation.classes)
-        once, again = (_rehearsed(algorithm, one, federation.train) for one in (state, begin()))
-        if not torch.allclose(once, again, rtol=1e-3, equal_nan=True):
+        drawn = _stands(begin()), _stands(state)
+        played = (_rehearsed(algorithm, state, federation.train) for _ in range(2))
+        if not all(torch.allclose(*two, rtol=1e-3, equal_nan=True) for two in (drawn, played)):
             raise ValueError(
                 f"{kind} plays the same round in two ways with the same seed: what is random must "
                 "come from clusterfl_core.randomness.generator, with the seed in the key"

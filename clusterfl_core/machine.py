@@ -11,6 +11,7 @@ Examples
 """
 
 import copy
+import sys
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -18,6 +19,7 @@ from pathlib import Path
 import torch
 
 __all__ = ["activations", "chunk_size", "free_memory", "in_order", "named_device", "placed"]
+__all__ += ["watched"]
 
 LARGEST_CHUNK = 256  # clients handled as one batch
 CACHE = 2**25  # bytes: a chunk that fits the last cache of a core is fastest, measured
@@ -127,3 +129,12 @@ def free_memory(device="cpu"):
         return int(line.split()[1]) * 1024
     except (OSError, ValueError):
         return 4 * 2**30
+
+
+def watched():
+    """Whether this is a terminal or a live notebook, not an executed page, a test or a log."""
+    ipython = sys.modules.get("IPython")
+    shell = ipython.get_ipython() if ipython else None
+    if shell is not None and hasattr(shell, "kernel"):
+        return bool(getattr(shell.kernel, "_allow_stdin", True))
+    return sys.stderr.isatty()

@@ -28,7 +28,6 @@ To look inside, and to stop when one has seen enough, here a model that nobody c
 9
 """
 
-import sys
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -100,7 +99,7 @@ class Round:
 
 
 def run(algorithm, federation, rounds, *, seed=0, device="auto", progress=True, checkpoint=None):
-    """Run an algorithm on a federation.
+    """Run an algorithm on a federation: a :class:`clusterfl_core.runs.Run`.
 
     Parameters
     ----------
@@ -121,10 +120,6 @@ def run(algorithm, federation, rounds, *, seed=0, device="auto", progress=True, 
         File to which the run is written after each round. If it exists, the run goes on from it;
         it must be of the same algorithm, data and seed.
 
-    Returns
-    -------
-    Run
-
     Raises
     ------
     ValueError, TypeError
@@ -144,7 +139,7 @@ def run(algorithm, federation, rounds, *, seed=0, device="auto", progress=True, 
         unit="round",
         leave=False,
         delay=1,
-        disable=not (progress and _somebody_watches()),
+        disable=not (progress and machine.watched()),
     )
     trip = _trips(algorithm, federation, device, keep=False)
     with bar:
@@ -157,7 +152,7 @@ def run(algorithm, federation, rounds, *, seed=0, device="auto", progress=True, 
 
 
 def rounds(algorithm, federation, rounds, *, seed=0, device="auto", start=None, keep=True):
-    """The rounds of a run one after another, to look into them; :func:`run` scores and keeps them.
+    """Yield each :class:`Round` of a run, to look into it; :func:`run` scores and keeps them.
 
     Parameters
     ----------
@@ -169,10 +164,6 @@ def rounds(algorithm, federation, rounds, *, seed=0, device="auto", start=None, 
         The state to go on from; then the seed is that state's. Default: ``init``'s.
     keep : bool
         Whether ``replies`` hold the models that the clients sent.
-
-    Yields
-    ------
-    Round
     """
     device, rounds, state = machine.named_device(device), whole("rounds", rounds), start
     if start is None:
@@ -294,12 +285,3 @@ def _step_sizes(algorithm):
     """The step size of each local solver among the settings, in words."""
     sizes = [getattr(one, "step_size", None) for one in vars(algorithm).values()]
     return " or ".join(str(size) for size in dict.fromkeys(sizes) if size is not None)
-
-
-def _somebody_watches():
-    """Whether this is a terminal or a live notebook, not an executed page, a test or a log."""
-    ipython = sys.modules.get("IPython")
-    shell = ipython.get_ipython() if ipython else None
-    if shell is not None and hasattr(shell, "kernel"):
-        return bool(getattr(shell.kernel, "_allow_stdin", True))
-    return sys.stderr.isatty()

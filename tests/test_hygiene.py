@@ -21,10 +21,11 @@ PAGES = [*NOTEBOOKS, *sorted((ROOT / "book").rglob("*.md"))]
 
 # Each layer of clusterfl_core imports only from those before it; a folder is one room.
 LAYERS = [
-    {"version", "check", "files", "matching", "interactive"},
+    {"version", "check", "files", "matching", "interactive", "trust"},
     {"randomness", "plotting", "results"},
+    {"models"},
     {"banks"},
-    {"clients", "models", "similarity"},
+    {"clients", "similarity"},
     {"compute"},
     {"contract", "solvers", "data"},
     {"evaluation", "populations", "theory"},
@@ -271,6 +272,15 @@ def test_a_room_names_what_is_public(path):
     module = importlib.import_module(module)
     for name in getattr(module, "__all__", ()):
         assert hasattr(module, name), name
+
+
+def test_no_tool_imports_a_test():
+    tests = {path.stem for path in (ROOT / "tests").glob("*.py")}
+    for path in (ROOT / "tools").rglob("*.py"):
+        nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+        found = {a.name for node in nodes if isinstance(node, ast.Import) for a in node.names}
+        found |= {node.module for node in nodes if isinstance(node, ast.ImportFrom)}
+        assert not {str(name).split(".")[0] for name in found} & tests, relative(path)
 
 
 def test_no_room_knows_the_book():

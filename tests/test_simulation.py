@@ -20,7 +20,7 @@ from test_local import plain_loss, plain_points, ragged
 from torch import nn
 
 import clusterfl_core
-from clusterfl_core import evaluation, machine, populations, simulation, starts
+from clusterfl_core import evaluation, machine, populations, starts
 from clusterfl_core.algorithms.baselines import FedAvg, LocalOnly
 from clusterfl_core.algorithms.ifca import IFCA
 from clusterfl_core.clients import Federation
@@ -488,7 +488,7 @@ def test_a_run_prints_nothing_when_nobody_watches(capsys, algorithm):
 
 
 def test_a_bar_shows_where_somebody_watches_and_only_if_wanted(monkeypatch, capsys):
-    monkeypatch.setattr(simulation, "_somebody_watches", lambda: True)
+    monkeypatch.setattr(machine, "watched", lambda: True)
     shown = tqdm.tqdm
     monkeypatch.setattr(tqdm, "tqdm", lambda **how: shown(**how | {"delay": 0}))
     run(ALGORITHMS["IFCA"], FEDERATION, 2, progress=False)
@@ -505,14 +505,14 @@ def test_a_live_notebook_is_told_from_an_executed_one(monkeypatch, asks):
     kernel = types.SimpleNamespace(_allow_stdin=asks)
     notebook = types.SimpleNamespace(get_ipython=lambda: types.SimpleNamespace(kernel=kernel))
     monkeypatch.setitem(sys.modules, "IPython", notebook)
-    assert simulation._somebody_watches() is asks
+    assert machine.watched() is asks
 
 
 @pytest.mark.parametrize("terminal", [True, False])
 def test_a_terminal_is_told_from_a_log(monkeypatch, terminal):
     monkeypatch.setitem(sys.modules, "IPython", None)
     monkeypatch.setattr(sys, "stderr", types.SimpleNamespace(isatty=lambda: terminal))
-    assert simulation._somebody_watches() is terminal
+    assert machine.watched() is terminal
 
 
 class WildOnOddSeeds(IFCA):
