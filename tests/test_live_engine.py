@@ -26,7 +26,7 @@ from clusterfl_core.live import replay, sources
 
 CLOSE, ROUNDS, NETWORK_ROUNDS = 1e-8, 30, 20
 MANY = [pytest.param(3, id="few"), pytest.param(200, id="many", marks=pytest.mark.long)]
-BATCH = 5  # worlds a call of the page
+BATCH = 4  # worlds a call of the page
 
 
 @pytest.fixture(scope="module")
@@ -299,7 +299,7 @@ def cfl(m):
 
 def fedsoft(m):
     return st.fixed_dictionaries(
-        {"name": st.just("FedSoft"), "clusters": st.integers(1, min(3, m)), "local": solvers(0.1),
+        {"name": st.just("FedSoft"), "clusters": st.integers(2, min(3, m)), "local": solvers(0.1),
          "proximal": st.floats(0, 2), "selected": st.none() | st.integers(1, m - 1),
          "interval": st.integers(1, 3), "smoother": st.sampled_from([1e-4, 0.1]),
          "warm_start": st.booleans()}
@@ -600,7 +600,7 @@ def test_em_is_chapter_3s(page, batches):
         max_examples=batches, deadline=None, phases=[Phase.generate], database=None,
         suppress_health_check=list(HealthCheck),
     )  # fmt: skip
-    @given(st.lists(some, min_size=3 * BATCH, max_size=3 * BATCH))
+    @given(st.lists(some, min_size=2 * BATCH, max_size=2 * BATCH))
     def each(batch):
         batch = distinct(batch, tally)
         for description, found in zip(batch, courses(page, batch), strict=True):
@@ -689,7 +689,13 @@ def test_distance_to_the_truth_is_that_of_the_best_matching(page):
 
 
 def test_restarts_keep_the_start_with_the_lowest_loss(page):
-    given = {"truth": [[3, 0], [-3, 0], [0, 3]], "clients": 4, "points": 10, "noise": 0.3}
+    given = {
+        "truth": [[3, 0], [-3, 0], [0, 3]],
+        "clients": 4,
+        "points": 10,
+        "noise": 0.3,
+        "seed": 2,
+    }
     found = page.evaluate(
         """g => {
           const world = engine.make_linear(g);
