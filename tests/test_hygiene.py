@@ -33,6 +33,7 @@ LAYERS = [
     {"door", "machine", "runs"},
     {"simulation"},
     {"starts", "trials", "flower", "comparison"},
+    {"live"},
 ]
 
 # Versions on Colab, older than the newest: the package must be content with them.

@@ -1,0 +1,382 @@
+"""What ran in the page, again in Python: the world of a laboratory and its random choices.
+
+"Copy as Python" in a laboratory prints calls of this module. The worlds are drawn from the page's
+own generator (:mod:`clusterfl_core.live.random`), and so are first models, participants, selections
+and starts of k-means. So the run is the one in the page, in float64, up to rounding.
+
+Examples
+--------
+>>> import clusterfl_core as cf
+>>> from clusterfl_core.live import replay
+>>> federation = replay.linear(truth=[[2, 0], [0, 2]], clients=3, points=20, noise=0.1, seed=1)
+>>> settings = cf.IFCA(cf.models.LinearRegression(2), clusters=2, local=cf.LocalSGD(5, 0.1))
+>>> run = replay.run(settings, federation, rounds=8, models=[[1, 0], [0, 1]])
+>>> run.assignments.tolist()
+[0, 0, 0, 1, 1, 1]
+"""
+
+import copy
+import math
+from dataclasses import dataclass, field, fields, replace
+
+import numpy as np
+import torch
+
+from clusterfl_core import data, simulation
+from clusterfl_core.algorithms.fedsoft import FedSoft, aggregation_weights
+from clusterfl_core.algorithms.ifca import IFCA
+from clusterfl_core.algorithms.one_shot import OneShot
+from clusterfl_core.banks import Bank
+from clusterfl_core.clients import Clients, Federation
+from clusterfl_core.live.random import stream
+from clusterfl_core.models import LinearRegression
+from clusterfl_core.populations.twists import relabel, turn
+
+__all__ = ["Replayed", "digits", "em", "fresh", "linear", "participants", "points"]
+__all__ += ["replayed", "run", "select"]
+
+# ---------------------------------------------------------------- worlds
+
+
+def linear(truth, clients=6, points=8, noise=0.5, seed=0, features="normal", shares=None):
+    """Linear clients from the page's generator (engine/linear.js, ``make_linear``).
+
+    Parameters
+    ----------
+    truth : list [k, d]
+        theta*_j.
+    clients, points : int or list of int
+        Clients of each group, and points of each of its clients: one number, or one a group.
+    noise : float
+        Standard deviation of the noise of y.
+    seed : int
+        In [0, 2^32). With the group and the place of a client in it, it fixes the client's points.
+    features : {"normal", "line"}
+        x ~ N(0, I), or x = (uniform in [-1.5, 1.5], 1): a slope and a height.
+    shares : list [groups, k], optional
+        The share of each truth in the points of a group's clients. Default: group j is cluster j.
+
+    Returns
+    -------
+    Federation
+        The test clients are the training clients.
+    """
+    truth = np.array(truth, np.float64)
+    shares = np.eye(len(truth)) if shares is None else np.array(shares, np.float64)
+    groups, d = len(shares), truth.shape[1]
+    xs, ys, clusters = [], [], []
+    for group in range(groups):
+        n = points if isinstance(points, int) else points[group]
+        for place in range(clients if isinstance(clients, int) else clients[group]):
+            at = stream(seed, "sources", group, place).uniform(n)
+            reached = np.cumsum(shares[group])[:-1]
+            sources = (at[:, None] >= reached).sum(1)
+            draw, x, wobble = stream(seed, "points", group, place), [], []
+            for _ in range(n):
+                row = [3 * draw.uniform(1)[0] - 1.5, 1.0] if features == "line" else draw.normal(d)
+                x.append(row)
+                wobble.append(draw.normal(1)[0])
+            x = np.array(x)
+            xs.append(torch.from_numpy(x))
+            ys.append(torch.from_numpy((x * truth[sources]).sum(1) + noise * np.array(wobble)))
+            clusters.append(group)
+    return _federation(Clients.from_lists(xs, ys), clusters)
+
+
+def points(clients, clusters=None):
+    """Linear clients of points that are given, one pair (x [n, d], y [n]) a client: Federation."""
+    pairs = [[torch.tensor(part, dtype=torch.float64) for part in pair] for pair in clients]
+    return _federation(Clients.from_lists(*zip(*pairs, strict=True)), clusters)
+
+
+def digits(twist="rotated", clusters=4, clients=6, points=40, seed=0):
+    """Clients with digits, dealt by the page's generator (engine/digits.js, ``make_digits``).
+
+    Parameters
+    ----------
+    twist : {"rotated", "swapped", "none"}
+        What a hidden cluster does to its images: turns of 360 / k degrees, or two labels that
+        change places.
+    clusters : int
+        k.
+    clients : int
+        Clients of each cluster.
+    points : int
+        Images of each client.
+    seed : int
+        In [0, 2^32).
+
+    Returns
+    -------
+    Federation
+        One test client a cluster, with all test images.
+    """
+    images, m = data.load("digits"), clusters * clients
+    order = stream(seed, "deal").shuffle(len(images.y_train))
+    swaps = stream(seed, "labels").shuffle(10)
+    changes = []
+    for cluster in range(clusters):
+        names, (one, other) = list(range(10)), swaps[2 * cluster : 2 * cluster + 2]
+        names[one], names[other] = other, one
+        kinds = {"rotated": turn(360 / clusters * cluster), "swapped": relabel(names)}
+        changes.append(kinds.get(twist, turn(0)))
+    held = [order[i * points : (i + 1) * points] for i in range(m)]
+    train = [
+        changes[i // clients](images.x_train[r], images.y_train[r]) for i, r in enumerate(held)
+    ]
+    test = [change(images.x_test, images.y_test) for change in changes]
+    truth = torch.arange(m) // clients
+    parts = (Clients.from_lists(*zip(*part, strict=True)) for part in (train, test))
+    return Federation(*parts, truth, torch.arange(clusters), classes=10, name="digits")
+
+
+def _federation(clients, clusters):
+    truth = None if clusters is None else torch.tensor(clusters)
+    return Federation(clients, clients, truth, truth, classes=0, name="linear clients")
+
+
+# ---------------------------------------------------------------- random choices
+
+
+def fresh(model, count, seed):
+    """The ``count`` first models that the page draws, in float64: a Bank.
+
+    LinearRegression: each coordinate 0 or 1. MLP: uniform within 1 / sqrt(inputs of the layer).
+    """
+    model = copy.deepcopy(model).double()
+    rows = []
+    for j in range(count):
+        source = stream(seed, "initialization", j)
+        if isinstance(model, LinearRegression):
+            rows.append(source.integers(2, model.theta.numel()))
+            continue
+        widths = [math.sqrt(layer.in_features) for layer in (model.hidden, model.output)]
+        sizes = [sum(p.numel() for p in layer.parameters()) for layer in model.children()]
+        rows.append((2 * source.uniform(sum(sizes)) - 1) * np.repeat(1 / np.array(widths), sizes))
+    return _bank(model, np.array(rows))
+
+
+def _bank(model, rows):
+    """The models of some rows of numbers, in float64."""
+    skeleton = Bank(model, {n: p.detach()[None] for n, p in model.named_parameters()})
+    return skeleton.unflatten(torch.tensor(rows, dtype=torch.float64))
+
+
+def participants(key, clients, participation):
+    """Who takes part in the round (seed, round) in the page: ids, ascending."""
+    chosen = max(1, round(participation * clients))
+    if chosen == clients:
+        return list(range(clients))
+    order = stream(key[0], "participation", key[1]).shuffle(clients)
+    return sorted(order[:chosen])
+
+
+def select(weights, size, key):
+    """K clients for each center in the round (seed, round) in the page: BoolTensor [k, m]."""
+    chosen = torch.zeros(weights.shape, dtype=torch.bool)
+    for j, row in enumerate(weights.tolist()):
+        for at in stream(key[0], "selection", key[1], j).uniform(size).tolist():
+            reached = np.cumsum(row)
+            i = int(np.searchsorted(reached, at * reached[-1], side="right"))
+            i = min(i, max(np.flatnonzero(row)))
+            chosen[j, i], row[i] = True, 0.0
+    return chosen
+
+
+@dataclass(frozen=True)
+class _Selecting(FedSoft):
+    """FedSoft with the page's selections."""
+
+    def shares(self, state):
+        weights = aggregation_weights(state.assignments, state.counts)
+        if self.selected is None:
+            return weights
+        return select(weights, self.selected, (state.seed, state.round)).to(weights)
+
+
+@dataclass(frozen=True)
+class _Starting(OneShot):
+    """OneShot with the page's starts of k-means: which local models are the first centers."""
+
+    told: list = None
+
+    def cluster(self, bank, seed):
+        from sklearn.cluster import KMeans  # slow to import
+
+        rows, groups = bank.flatten(), torch.full((len(bank),), -1)
+        sound = rows.isfinite().all(1)
+        sent, k, best = rows[sound].numpy(), self.clusters, None
+        if len(bank) < k:
+            return super().cluster(bank, seed)  # which says so
+        if len(sent) < k:
+            return groups
+        starts = self.told
+        if starts is None:
+            starts = [stream(seed, "starts", s).shuffle(len(sent))[:k] for s in range(self.starts)]
+        for start in starts:
+            if len(set(start)) != k or not set(start) <= set(range(len(sent))):
+                raise ValueError(f"starts must each name {k} of the {len(sent)} local models")
+            means = KMeans(k, init=sent[start], n_init=1, tol=0).fit(sent)
+            # By more than rounding, or two starts that end alike would be told apart by it.
+            if best is None or means.inertia_ < best.inertia_ * (1 - 1e-9):
+                best = means
+        groups[sound] = torch.from_numpy(best.labels_).to(torch.int64)
+        return groups
+
+
+@dataclass(frozen=True, eq=False)
+class Replayed:
+    """An algorithm whose random choices are the page's; made by :func:`replayed`.
+
+    Parameters
+    ----------
+    algorithm
+        The settings, with everybody taking part.
+    first : Bank
+        The first models.
+    participation : float
+        Fraction of the clients that take part in a round.
+    absent : dict of int to list of int
+        Clients that do not answer in a round, counted from 0.
+    """
+
+    algorithm: object
+    first: Bank
+    participation: float = 1.0
+    absent: dict = field(default_factory=dict)
+
+    @property
+    def model(self):
+        """The architecture."""
+        return self.algorithm.model
+
+    def test_protocol(self, state, federation):
+        """The algorithm's own."""
+        return self.algorithm.test_protocol(state, federation)
+
+    def init(self, federation, seed):
+        """The algorithm's own first state, with the first models of the page."""
+        state, first, m = self.algorithm.init(federation, seed), self.first, len(federation)
+        if isinstance(self.algorithm, FedSoft):
+            k = self.algorithm.clusters
+            return replace(state, bank=first.take(range(k)), personal=first.take([k] * m))
+        return replace(state, bank=first if len(first) > 1 else first.take([0] * len(state.bank)))
+
+    def plan(self, state):
+        """The algorithm's own jobs, of those who take part and answer."""
+        jobs, asked = self.algorithm.plan(state), range(len(state.assignments))
+        if not isinstance(self.algorithm, OneShot) or state.round > 0:
+            asked = participants((state.seed, state.round), len(asked), self.participation)
+        there = set(asked) - set(self.absent.get(state.round, ()))
+        return jobs.take([row for row, i in enumerate(jobs.clients.tolist()) if i in there])
+
+    def client_step(self, jobs, clients):
+        """The algorithm's own."""
+        return self.algorithm.client_step(jobs, clients)
+
+    def absorb(self, state, parts):
+        """The algorithm's own."""
+        return self.algorithm.absorb(state, parts)
+
+
+def run(algorithm, federation, rounds, *, seed=0, models=None, absent=None, starts=None):
+    """The run of a laboratory: :func:`clusterfl_core.run` in float64, with the page's choices.
+
+    Parameters
+    ----------
+    algorithm, models, absent, starts
+        As in :func:`replayed`.
+    federation : Federation
+        A world of this module.
+    rounds : int
+    seed : int
+        In [0, 2^32).
+
+    Returns
+    -------
+    Run
+    """
+    settings = replayed(algorithm, seed, models, absent, starts)
+    return simulation.run(settings, federation, rounds, seed=seed, device="cpu", progress=False)
+
+
+def replayed(algorithm, seed=0, models=None, absent=None, starts=None):
+    """An algorithm with the page's choices, in float64.
+
+    Parameters
+    ----------
+    algorithm
+        FedAvg, LocalOnly, OneShot, IFCA, CFL or FedSoft.
+    seed : int
+        In [0, 2^32); for first models that are not told.
+    models : list of list of float, optional
+        The first models, a row each: k for IFCA; k for FedSoft, whose clients begin with the first,
+        or k + 1, whose last they begin with; else 1. Default: drawn as the page draws them.
+    absent : dict of int to list of int, optional
+        Clients that do not answer in a round, counted from 0.
+    starts : list of list of int, optional
+        For OneShot: the local models that are k-means' first centers, for each start.
+
+    Returns
+    -------
+    Replayed
+    """
+    told = {one.name: getattr(algorithm, one.name) for one in fields(algorithm)}
+    told["model"] = model = copy.deepcopy(algorithm.model).double()
+    participation, kind, count = told.get("participation", 1.0), type(algorithm), 1
+    told |= {"participation": 1.0} if "participation" in told else {}
+    if kind is OneShot:
+        kind, told = _Starting, told | {"told": starts}
+    elif kind is FedSoft:
+        kind, count = _Selecting, algorithm.clusters + 1
+    elif kind is IFCA:
+        count = algorithm.clusters
+    if models is None:
+        first = fresh(model, count, seed)
+    else:
+        again = kind is _Selecting and len(models) == algorithm.clusters
+        first = _bank(model, [*models, models[0]] if again else models)
+    if len(first) != count:
+        raise ValueError(f"models must be {count}, got {len(first)}")
+    return Replayed(kind(**told), first, participation, dict(absent or {}))
+
+
+def em(federation, clusters, rounds, *, soft=False, noise=0.3, seed=0, models=None):
+    """EM on linear clients, hard or soft, as in the page (engine/em.js; chapter 3 of the book).
+
+    Parameters
+    ----------
+    federation : Federation
+        A linear world of this module.
+    clusters, rounds : int
+    soft : bool
+        True: responsibilities. False: each client takes the model with the lowest loss.
+    noise : float
+        sigma, for soft EM.
+    seed : int
+        Fixes the first models where none are given.
+    models : list [k, d], optional
+
+    Returns
+    -------
+    models, shares, q : Tensor [k, d], [k], [m, k]
+        After the last M-step; q is the last E-step's answer.
+    """
+    clients, mask = federation.train, federation.train.mask()
+    if models is None:
+        models = fresh(LinearRegression(clients.x.shape[2]), clusters, seed).tensors["theta"]
+    models = torch.as_tensor(models, dtype=torch.float64)
+    shares = torch.full((clusters,), 1 / clusters, dtype=torch.float64)
+    for _ in range(rounds):
+        missed = torch.where(mask[..., None], clients.y[..., None] - clients.x @ models.T, 0)
+        losses = (missed**2).sum(1)
+        if soft:
+            q = (shares.log() - losses / (2 * noise**2)).softmax(1)
+        else:
+            q = torch.nn.functional.one_hot((losses).argmin(1), clusters).double()
+        left = torch.einsum("mj,mn,mna,mnb->jab", q, mask.double(), clients.x, clients.x)
+        side = torch.einsum("mj,mn,mna,mn->ja", q, mask.double(), clients.x, clients.y)
+        fitted = torch.linalg.lstsq(left, side[..., None], driver="gelsd").solution[..., 0]
+        models = torch.where(q.sum(0)[:, None] > 1e-9, fitted, models)
+        shares = q.mean(0)
+    return models, shares, q
