@@ -165,6 +165,8 @@ def _bank(model, rows):
 def participants(key, clients, participation):
     """Who takes part in the round (seed, round) in the page: ids, ascending."""
     chosen = max(1, round(participation * clients))
+    if chosen == clients:
+        return list(range(clients))
     order = stream(key[0], "participation", key[1]).shuffle(clients)
     return sorted(order[:chosen])
 
@@ -204,10 +206,16 @@ class _Starting(OneShot):
         rows, groups = bank.flatten(), torch.full((len(bank),), -1)
         sound = rows.isfinite().all(1)
         sent, k, best = rows[sound].numpy(), self.clusters, None
+        if len(bank) < k:
+            return super().cluster(bank, seed)  # which says so
         if len(sent) < k:
             return groups
-        drawn = [stream(seed, "starts", s).shuffle(len(sent))[:k] for s in range(self.starts)]
-        for start in drawn if self.told is None else self.told:
+        starts = self.told
+        if starts is None:
+            starts = [stream(seed, "starts", s).shuffle(len(sent))[:k] for s in range(self.starts)]
+        for start in starts:
+            if len(set(start)) != k or not set(start) <= set(range(len(sent))):
+                raise ValueError(f"starts must each name {k} of the {len(sent)} local models")
             means = KMeans(k, init=sent[start], n_init=1, tol=0).fit(sent)
             # By more than rounding, or two starts that end alike would be told apart by it.
             if best is None or means.inertia_ < best.inertia_ * (1 - 1e-9):
