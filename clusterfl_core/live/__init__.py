@@ -191,9 +191,8 @@ def plane(
         "participation": 1,
         "local": {"steps": 1, "step_size": 0.9},
     }
-    description = {
-        "world": world, "algorithm": algorithm, "seed": world["seed"], "models": models, "rounds": 0,
-    }  # fmt: skip
+    description = {"world": world, "algorithm": algorithm, "models": models}
+    description |= {"seed": world["seed"], "rounds": 0}
     groups = f"{len(truth)} groups" if len(truth) > 1 else "1 group"
     sentence = (
         f"IFCA in the plane: {len(truth) * clients} clients in {groups} choose among "
@@ -206,12 +205,12 @@ def plane(
 def _rows(name, rows, most):
     """Rows of two finite numbers inside the picture, as lists."""
     try:
-        found = [[check.number(name, v, f"[-{_EDGE}, {_EDGE}]") for v in row] for row in rows]
+        found = [list(row) for row in rows]
     except TypeError:
         raise ValueError(f"{name} must be rows of two numbers, got {rows!r}") from None
     if not 1 <= len(found) <= most or any(len(row) != 2 for row in found):
         raise ValueError(f"{name} must be 1 to {most} rows of two numbers, got {found}")
-    return found
+    return [[check.number(name, v, f"[-{_EDGE}, {_EDGE}]") for v in row] for row in found]
 
 
 def _still(world, models):

@@ -9,7 +9,7 @@ import { digits, html, listed, svg } from "../parts/dom.js";
 import { make_handles } from "../parts/handles.js";
 import { make_identities } from "../parts/identities.js";
 import { make_losses } from "../parts/losses.js";
-import { client_mark, colour_of, group_mark, model_mark, spoken_mark, truth_mark } from "../parts/marks.js";
+import { client_mark, colour_of, model_mark, spoken_mark, truth_mark } from "../parts/marks.js";
 import { make_player } from "../parts/player.js";
 import { Run } from "../parts/run.js";
 import { make_sentences } from "../parts/sentences.js";
@@ -19,6 +19,7 @@ import { STYLE } from "../parts/style.js";
 import { make_task } from "../parts/task.js";
 
 const EDGE = 2.5; // the picture shows models from -2.5 to 2.5
+const FAR = 1e4; // where models may begin, outside the picture
 const RADIUS = 2; // first models of the 200 starts: anywhere in ±2
 const MOST_ROUNDS = 200;
 const LIMITS = { groups: 4, models: 6, clients: 12, points: 50, noise: 2, step_size: 4, steps: 20 };
@@ -111,6 +112,8 @@ function fitting(description) {
   within("a step size", algorithm.local.step_size, 0.001, LIMITS.step_size);
   within("local steps", algorithm.local.steps, 1, LIMITS.steps);
   within("rounds", rounds, 0, MOST_ROUNDS);
+  world.truth.flat().forEach((value) => within("true models", value, -EDGE, EDGE));
+  models.flat().forEach((value) => within("models", value, -FAR, FAR));
   return description;
 }
 
@@ -206,43 +209,57 @@ class PlaneLaboratory extends HTMLElement {
 
   // The small one: it plays by itself, start after start, while it is seen and motion is welcome.
   #picture(live, description) {
+    let run = null;
     let start = 0;
     let pause = 0;
+    let rolling = !matchMedia("(prefers-reduced-motion: reduce)").matches; // until the reader acts
+    let visible = false;
     const plane = make_plane();
-    const said = html("p", { class: "quiet" });
+    const said = html("p");
     const fresh = () => {
-      clearTimeout(pause);
       start += 1;
       const models = scattered(description.algorithm.clusters, 2, RADIUS, description.seed, start);
       run.change({ models: models.map((theta) => [...theta]), rounds: 0 }, false);
     };
-    const touched = (act) => { clearTimeout(pause); player.stop(); act(); };
-    let run = null;
+    const touched = (act) => {
+      rolling = false;
+      clearTimeout(pause);
+      player.stop();
+      act();
+    };
     const player = make_player(() => run, {
       rest: at_rest,
-      told: () => { pause = setTimeout(() => { if (rolling) { fresh(); player.start(); } }, 3000); },
-      more: [button("New start", () => { rolling = false; touched(fresh); })],
+      told: () => {
+        clearTimeout(pause);
+        pause = setTimeout(() => {
+          if (!rolling || !visible) return;
+          fresh();
+          player.start();
+        }, 3000);
+      },
+      more: [button("New start", () => touched(fresh))],
     });
-    let rolling = false;
+    player.node.addEventListener("click", () => { rolling = player.playing; });
     live.classList.add("small");
     live.append(html("div", { class: "two" }, plane.node, html("div", { class: "side" }, said, player.node, html("p", { class: "key" }, SEEN))));
-    player.node.addEventListener("click", (event) => { rolling = event.target.textContent === "Pause"; });
     run = new Run(description, MOST_ROUNDS, (now) => {
       plane.node.classList.toggle("glide", player.playing);
-      plane.show(now, this.#things(now, (act) => { rolling = false; touched(act); }));
+      plane.show(now, this.#things(now, touched));
       const own = chosen_by_groups(estimate_identities(now.world.model, now.state.bank, now.world), now.world.clusters);
-      const shared = sharing_groups(own);
-      said.textContent = `Round ${now.path.length - 1}. ${shared.length ? `${shared.length > 1 ? "Groups share" : "Two groups share"} a model.` : "Every group has a model of its own."}`;
+      const result = sharing_groups(own).length ? "Some groups share a model." : "Every group has a model of its own.";
+      said.textContent = `Round ${now.path.length - 1}. ${result}`;
     }, (sentence) => { said.textContent = sentence; });
-    const still = matchMedia("(prefers-reduced-motion: reduce)");
     const seen = new IntersectionObserver(([entry]) => {
-      if (entry.isIntersecting && !still.matches && !player.playing && run.path.length === 1) {
-        rolling = true;
-        player.start();
-      } else if (!entry.isIntersecting && player.playing) player.stop();
+      visible = entry.isIntersecting;
+      if (visible && rolling && !player.playing) player.start();
+      else if (!visible) player.stop();
     }, { threshold: 0.4 });
     seen.observe(this);
-    return () => { seen.disconnect(); clearTimeout(pause); player.stop(); };
+    return () => {
+      seen.disconnect();
+      clearTimeout(pause);
+      player.stop();
+    };
   }
 
   #laboratory(live, description, question) {
@@ -289,6 +306,7 @@ class PlaneLaboratory extends HTMLElement {
         const found = fitting(read_description(text));
         begin(found);
         touched(() => run.change(found));
+        return !failing;
       },
       told: (sentence, bad) => (bad ? sentences.warn(sentence) : sentences.say(sentence)),
       mark: this.hasAttribute("address") ? `${this.localName}-${number_on_page()}` : null,
@@ -323,9 +341,9 @@ class PlaneLaboratory extends HTMLElement {
     live.append(
       ...(task ? [task.node] : []),
       html("div", { class: "two" },
-        html("div", { class: "side" }, plane.node, player.node),
+        html("div", { class: "side" }, plane.node, player.node, status, sentences.node),
         html("div", { class: "side" }, ...pick("noise", "clients", "points", "models"), html("details", {}, html("summary", {}, "More settings"), ...pick("groups", "option", "step_size", "steps", "participation"), html("div", { class: "buttons" }, deal)), identities.node, losses.node)),
-      status, sentences.node, key, starts.node, sharing.node,
+      key, starts.node, sharing.node,
     );
 
     const show = (now) => {

@@ -1,4 +1,5 @@
-// Sliders, choices and buttons. Each has a name that is seen and spoken, and a value.
+// Sliders, choices and buttons. Each has a name that is seen and spoken, and a value. (The value of a
+// slider is shown in a plain span: an <output> would be announced a second time.)
 
 import { digits, html } from "./dom.js";
 
@@ -8,7 +9,7 @@ let controls_made = 0;
 // move of a drag. → {node, set(value)}
 export function slider({ name, low, high, by, count = 0, changed }) {
   const id = `control-${++controls_made}`;
-  const value = html("output", { for: id });
+  const value = html("span", { class: "value", "aria-hidden": "true" });
   let begins = true;
   const input = html("input", {
     type: "range", id, min: low, max: high, step: by,

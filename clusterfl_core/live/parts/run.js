@@ -6,6 +6,7 @@ import { step } from "../engine/loop.js";
 import { training_loss } from "../engine/starts.js";
 
 const SLICE = 12; // milliseconds of work between two pictures
+const RUNAWAY = 1e6; // times the first loss: further rounds only fill the numbers with noughts
 
 export class Run {
   #past = [];
@@ -39,7 +40,7 @@ export class Run {
       while (this.busy && performance.now() < end) {
         const next = step(this.algorithm, this.world, this.state);
         const loss = training_loss(this.world.model, next.bank, this.world);
-        if (!Number.isFinite(loss)) throw new Error(`round ${next.round}: the loss is not finite; the step size is probably too large`);
+        if (!(loss <= RUNAWAY * (1 + this.losses[0]))) throw new Error(`Round ${next.round}: the loss grows without end; the step size is probably too large`);
         this.path.push(next);
         this.losses.push(loss);
       }

@@ -4,9 +4,9 @@ import { unwritten, written } from "./address.js";
 import { button } from "./controls.js";
 import { html } from "./dom.js";
 
-// describe(): the description now; python(description): its lines; read(text): takes a state over or
-// throws; told(sentence); mark: the part of the address that names this laboratory, or null where
-// the address is not the book's own. → {node, arrive()}
+// describe(): the description now; python(description): its lines; read(text): takes a state over and
+// says whether all of it could be played, or throws; told(sentence); mark: the part of the address that
+// names this laboratory, or null where the address is not the book's own. → {node, arrive()}
 export function make_sharing({ describe, python, read, told, mark }) {
   const text = html("textarea", { rows: 6, spellcheck: "false", "aria-label": "Text" });
   const title = html("p");
@@ -40,8 +40,7 @@ export function make_sharing({ describe, python, read, told, mark }) {
   // A bare state, or an address that holds one.
   function take(given) {
     try {
-      read(unwritten(given.includes("=") ? given.slice(given.lastIndexOf("=") + 1) : given));
-      told("Loaded.");
+      if (read(unwritten(given.includes("=") ? given.slice(given.lastIndexOf("=") + 1) : given))) told("Loaded.");
     } catch (error) {
       told(`Not loaded. ${error.message}. The laboratory stays as it was.`, true);
     }

@@ -10,7 +10,15 @@ p, figure, table { margin: 0; }
 section, .live { display: grid; gap: .6rem; grid-template-columns: minmax(0, 1fr); align-content: start; }
 .live { gap: .8rem; border: 1px solid var(--faint); border-radius: 8px; padding: .8rem; }
 .two { display: grid; gap: .8rem; grid-template-columns: minmax(0, 1fr); align-items: start; }
-@container (min-width: 40rem) { .two { grid-template-columns: minmax(0, 1.35fr) minmax(15rem, 1fr); } }
+.control { display: grid; grid-template-columns: 7.8em minmax(0, 1fr) 2.6em; gap: .4rem; align-items: center; min-height: 1.9rem; }
+.control .value { text-align: right; font-variant-numeric: tabular-nums; }
+.control select { grid-column: 2 / 4; min-width: 0; }
+@container (min-width: 34rem) {
+  .two { grid-template-columns: minmax(0, 1.5fr) minmax(0, 1fr); }
+  .two .control { grid-template-columns: minmax(0, 1fr) auto; gap: 0 .4rem; }
+  .two .control input { grid-row: 2; grid-column: 1 / 3; }
+  .two .control select { grid-column: 1 / 3; }
+}
 .side { display: grid; gap: .5rem; min-width: 0; align-content: start; }
 .small .plane { max-width: 25rem; }
 
@@ -39,16 +47,13 @@ svg text.name { font-weight: 700; font-size: 13px; paint-order: stroke; }
 .chart .miss { fill: none; stroke: currentColor; }
 
 button, select, textarea, input { font: inherit; color: inherit; }
-button, select { min-height: 2.1rem; padding: .15rem .7rem; border: 1px solid var(--clear); border-radius: 6px; background: transparent; cursor: pointer; }
+button, select { min-height: 2.1rem; padding: .15rem .6rem; border: 1px solid var(--clear); border-radius: 6px; background: transparent; cursor: pointer; }
 select option { color: CanvasText; background: Canvas; }
 button:hover:enabled { background: var(--faint); }
 button:disabled { cursor: default; opacity: .45; }
-button.main { font-weight: 700; min-width: 5rem; }
+button.main { font-weight: 700; min-width: 4.4em; }
 button:focus-visible, select:focus-visible, input:focus-visible, textarea:focus-visible, summary:focus-visible { outline: 2px solid currentColor; outline-offset: 2px; }
 .buttons { display: flex; flex-wrap: wrap; gap: .4rem; }
-.control { display: grid; grid-template-columns: 7.8em minmax(0, 1fr) 2.6em; gap: .4rem; align-items: center; min-height: 1.9rem; }
-.control output { text-align: right; font-variant-numeric: tabular-nums; }
-.control select { grid-column: 2 / 4; min-width: 0; }
 input[type=range] { width: 100%; min-width: 0; margin: 0; accent-color: currentColor; cursor: pointer; }
 @media (any-pointer: coarse) {
   button, select, summary { min-height: 44px; }
@@ -58,8 +63,8 @@ details > summary { cursor: pointer; padding: .3rem 0; font-weight: 600; }
 textarea { width: 100%; border: 1px solid var(--clear); border-radius: 6px; padding: .4rem; background: transparent; font-family: ui-monospace, monospace; font-size: .8rem; resize: vertical; }
 .panel { display: grid; gap: .5rem; }
 
-.line { min-height: 2.8em; }
-.line.warning { border-left: 4px solid #D55E00; padding-left: .6rem; font-weight: 600; }
+.message { min-height: 2.8em; }
+.message.warning { border-left: 4px solid #D55E00; padding-left: .6rem; font-weight: 600; }
 .task { gap: .2rem; border-left: 4px solid var(--clear); padding: .1rem 0 .1rem .7rem; }
 .task .sign { margin-right: .4rem; }
 .task.solved { border-left: 4px double currentColor; }
