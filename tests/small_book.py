@@ -12,6 +12,8 @@ def make(root: Path, code: str) -> Path:
     """Make a book of two pages with this one's settings, whose notebook runs `code`."""
     for name in ("_config.yml", "pyproject.toml", "CITATION.cff"):
         shutil.copy(house.ROOT / name, root)
+    (root / "tools").mkdir()
+    shutil.copy(house.ROOT / "tools" / "live_pages.py", root / "tools")
     for folder in ("_static", "_extra"):
         shutil.copytree(house.ROOT / "book" / folder, root / "book" / folder)
     (root / "_toc.yml").write_text(

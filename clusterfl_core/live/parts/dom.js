@@ -1,0 +1,33 @@
+// Making elements in one line each.
+
+const SVG = "http://www.w3.org/2000/svg";
+
+function filled(made, attributes, children) {
+  for (const [name, value] of Object.entries(attributes)) {
+    if (typeof value === "function") made.addEventListener(name, value);
+    else if (value !== null && value !== false) made.setAttribute(name, value === true ? "" : value);
+  }
+  made.append(...children);
+  return made;
+}
+
+// An HTML element; an attribute that is a function listens to the event of that name.
+export function html(tag, attributes = {}, ...children) {
+  return filled(document.createElement(tag), attributes, children);
+}
+
+// The same for SVG.
+export function svg(tag, attributes = {}, ...children) {
+  return filled(document.createElementNS(SVG, tag), attributes, children);
+}
+
+// A number as it is read: with a true minus, never "-0.00".
+export function digits(value, count = 2) {
+  const text = Math.abs(value) >= 1e6 ? value.toExponential(1) : value.toFixed(count);
+  return (Number(text) === 0 ? text.replace("-", "") : text).replace("-", "−");
+}
+
+// "6, 6 and 7"
+export function listed(items) {
+  return items.length < 2 ? items.join("") : `${items.slice(0, -1).join(", ")} and ${items.at(-1)}`;
+}

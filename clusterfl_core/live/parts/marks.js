@@ -1,0 +1,59 @@
+// The marks of groups and the colours of models, those of the book's figures: Python writes PLOTTING
+// before the modules, from clusterfl_core.plotting (live/__init__.py).
+
+import { svg } from "./dom.js";
+
+const marker_of = (group) => PLOTTING.markers[group % PLOTTING.markers.length];
+
+export const spoken_mark = (group) => marker_of(group).name;
+
+export const colour_of = (model) => PLOTTING.colours[model % PLOTTING.colours.length];
+
+// White or black, whichever stands out more on the colour (WCAG 2).
+export function ink_on(colour) {
+  const parts = [1, 3, 5].map((at) => parseInt(colour.slice(at, at + 2), 16) / 255);
+  const [red, green, blue] = parts.map((c) => (c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4));
+  return 0.2126 * red + 0.7152 * green + 0.0722 * blue < 0.18 ? "#fff" : "#000";
+}
+
+function shaped(outline, x, y, radius, attributes) {
+  const place = `translate(${x.toFixed(1)} ${y.toFixed(1)}) scale(${radius})`;
+  return svg("path", { d: outline, transform: place, "vector-effect": "non-scaling-stroke", ...attributes });
+}
+
+// The mark of a true group.
+export function group_mark(group, x, y, radius, attributes = {}) {
+  return shaped(marker_of(group).outline, x, y, radius, attributes);
+}
+
+// A client: its shape is its true group; colour and number are the model it chooses.
+export function client_mark(group, model, x, y, radius) {
+  const colour = colour_of(model);
+  const down = { triangle: 0.25, "triangle upside down": -0.25 }[spoken_mark(group)] ?? 0;
+  return svg(
+    "g",
+    {},
+    group_mark(group, x, y, radius, { fill: colour, class: "edge" }),
+    svg("text", { x, y: y + radius * (0.48 + down), class: "number", style: `fill:${ink_on(colour)};font-size:${(1.35 * radius).toFixed(1)}px` }, `${model}`),
+  );
+}
+
+// A model of the server, with its number beside it.
+export function model_mark(model, x, y, radius) {
+  return svg(
+    "g",
+    {},
+    shaped(PLOTTING.cross, x, y, radius, { fill: colour_of(model), class: "edge" }),
+    svg("text", { x: x + radius + 2, y: y - radius * 0.4, class: "name" }, `${model}`),
+  );
+}
+
+// A true model, with the mark of its group inside.
+export function truth_mark(group, x, y, radius) {
+  return svg(
+    "g",
+    {},
+    shaped(PLOTTING.star, x, y, radius, { class: "star" }),
+    group_mark(group, x, y, radius * 0.26, { fill: "currentColor" }),
+  );
+}

@@ -1,0 +1,18 @@
+// A task whose success is noticed.
+
+import { html } from "./dom.js";
+
+// → {node, show(sentence, solved)}
+export function make_task(question) {
+  const sign = html("span", { class: "sign", "aria-hidden": "true" }, "☐");
+  const progress = html("p", { class: "progress" });
+  const node = html("section", { class: "task", "aria-label": "Task" }, html("p", {}, sign, html("strong", {}, question)), progress);
+  return {
+    node,
+    show(sentence, solved) {
+      sign.textContent = solved ? "☑" : "☐";
+      node.classList.toggle("solved", solved);
+      progress.textContent = sentence;
+    },
+  };
+}
