@@ -1,7 +1,7 @@
 """Figures: panels beside each other, and the words that draw in them."""
 
 import html
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import matplotlib as mpl
 import numpy as np
@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure as Sheet
 from matplotlib.lines import Line2D
-from matplotlib.patches import Patch, Rectangle
+from matplotlib.patches import Circle, Rectangle
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLocator
 
 from clusterfl_core.figures import svg
@@ -19,7 +19,6 @@ from clusterfl_core.figures.looks import (
     GREY,
     INK,
     LINES,
-    MARKERS,
     PAPER,
     colour,
     ink_on,
@@ -61,7 +60,7 @@ MAPS = {
 }
 
 
-def panels(alt: str, *titles: str, width: int = 360, height: int | None = None, **settings):
+def panels(alt, *titles, x=None, y=None, width=360, height=None, **settings):
     """Begin a figure of one panel a title, beside each other where there is room.
 
     Parameters
@@ -70,11 +69,14 @@ def panels(alt: str, *titles: str, width: int = 360, height: int | None = None, 
         What the figure shows, in words, for readers who do not see it.
     *titles : str
         A title above each panel, "" for none; without titles there is one panel.
+    x, y : str, optional
+        What the axes of all panels mean.
     width, height : int
-        Size of a panel in pixels; by default it is five eighths as high as wide. A panel of 360
-        is as wide as a phone's page; of panels of 175 two stand beside each other there.
+        Size of a panel in pixels; by default it is five eighths as high as wide, or as high as it
+        needs where both axes have one scale. A panel of 360 is as wide as a phone's page; of
+        panels of 175 two stand beside each other there.
     **settings
-        For all panels, as `matplotlib.axes.Axes.set` takes them: ``xlabel``, ``ylim``, …
+        For all panels, as `matplotlib.axes.Axes.set` takes them: ``ylim``, ``xscale``, …
 
     Returns
     -------
@@ -83,13 +85,14 @@ def panels(alt: str, *titles: str, width: int = 360, height: int | None = None, 
 
     Examples
     --------
-    >>> figure = panels("Two rising lines", "slow", "fast", xlabel="round")
+    >>> figure = panels("Two rising lines", "slow", "fast", x="round")
     >>> for panel, end in zip(figure, (1, 2)):
-    ...     _ = panel.curve([1, 2], [0, end], "IFCA")
+    ...     _ = panel.spread([1, 2], [0, end], "IFCA")
     >>> figure
     <figure: Two rising lines>
     """
-    return Figure(alt, titles or ("",), width, height or round(0.625 * width), settings)
+    named = {name: text for name, text in (("xlabel", x), ("ylabel", y)) if text}
+    return Figure(alt, titles or ("",), width, height, named | settings)
 
 
 def panel(alt: str, title: str = "", **settings):
@@ -103,9 +106,10 @@ class Figure(Sequence):
     def __init__(self, alt, titles, width, height, settings):
         if not alt.strip():
             raise ValueError("A figure needs an alt text that says what it shows.")
-        self.alt, self.titles, self._looks, self._bars = alt, titles, {}, {}
+        self.alt, self._looks, self._bars = alt, {}, {}
         with mpl.rc_context(STYLE):
-            self._panels = [Panel.within(self, (width, height)) for _ in titles]
+            size = width, height or 0.625 * width
+            self._panels = [Panel.within(self, size, height is None, text) for text in titles]
             for one in self._panels:
                 one.set(**settings)
 
@@ -128,7 +132,7 @@ class Figure(Sequence):
 
     def _repr_html_(self):
         with mpl.rc_context(STYLE):
-            drawn = "".join(map(_panel_html, self._panels, self.titles))
+            drawn = "".join(map(_panel_html, self._panels))
             legend = self._legend()
         style = (
             "--paper:var(--pst-color-background,var(--jp-layout-color0,"
@@ -156,15 +160,18 @@ class Figure(Sequence):
         return f'<div style="{row}">{"".join(items)}</div>' if items else ""
 
 
-def _panel_html(one, title):
-    width, height = 72 * one.figure.get_size_inches()
+def _panel_html(one):
+    width = 72 * one.figure.get_size_inches()[0]
     shown = f"flex:0 1 {width:.0f}px;min-width:0;max-width:100%"
     if len(one.owner) == 1 and width == 360:
         shown = "flex:0 1 460px;max-width:100%"  # alone it may be larger
-    above = f'<div style="font-weight:600;font-size:.9em">{html.escape(title)}</div>'
-    picture = svg.draw(_finished(one), SIZE)
+    above = f'<div style="font-weight:600;font-size:.9em">{html.escape(one.heading)}</div>'
+    free = one.free and one.get_aspect() != "auto"
+    if free:
+        one.figure.set_size_inches(width / 72, 1.4 * width / 72)
+    picture = svg.draw(_finished(one), SIZE, free)
     picture = picture.replace("<svg ", '<svg style="width:100%;overflow:visible" ', 1)
-    return f'<div style="{shown}">{above if title else ""}{picture}</div>'
+    return f'<div style="{shown}">{above if one.heading else ""}{picture}</div>'
 
 
 def _finished(one):
@@ -223,13 +230,15 @@ class Panel(Axes):
     """
 
     owner: Figure
+    free: bool
+    heading: str  # its title
 
     @classmethod
-    def within(cls, owner, size):
-        """Begin a panel of a figure, `size` pixels wide and high."""
+    def within(cls, owner, size, free, heading):
+        """Begin a panel of a figure, `size` pixels wide and high; it may be `free` in height."""
         sheet = Sheet(np.array(size) / 72, dpi=72, layout="constrained")
         made = sheet.add_subplot(axes_class=cls)
-        made.owner = owner
+        made.owner, made.free, made.heading = owner, free, heading
         return made
 
     def _repr_html_(self):
@@ -287,13 +296,12 @@ class Panel(Axes):
             self.spread(rounds, rows, name, name)
         return self.named(x="round")
 
-    def points(self, x, y, label=None, like=None, hollow=False):
-        """Draw markers without a line, in the look of a cluster or an algorithm."""
+    def points(self, x, y, label=None, like=None, hollow=False, size=7):
+        """Draw markers without a line, `size` pixels wide, full or hollow."""
         seen = self.owner.look(label, like)
         fill = {"mfc": "none", "mew": 1.5} if hollow else {"mec": PAPER, "mew": 0.6}
-        if np.size(x) > MANY:
-            fill = {"mec": "none", "ms": 3}
-        style = {"color": seen.colour, "ls": "", "ms": 7, "label": label, **fill}
+        fill = {"mec": "none"} if size < 5 else fill
+        style = {"color": seen.colour, "ls": "", "ms": size, "label": label, **fill}
         self.plot(_numbers(x), _numbers(y), marker=seen.marker, **style)
         return self
 
@@ -418,6 +426,24 @@ class Panel(Axes):
         self.contour(x, y, _numbers(values), levels, **style)
         return self
 
+    def region(self, height, label=None, like="ink", sides=121):
+        """Shade where a function of points [..., 2] is below zero, within the axes' limits."""
+        x, y = (np.linspace(*ends, sides) for ends in (self.get_xlim(), self.get_ylim()))
+        values = _numbers(height(np.stack(np.meshgrid(x, y), -1)))
+        color = self.owner.look(label, like).colour
+        self.contourf(x, y, values, [-np.inf, 0], colors=color, alpha=0.15)
+        if label:
+            self.add_patch(Rectangle((x[0], y[0]), 0, 0, fc=color, lw=0, alpha=0.15, label=label))
+        return self
+
+    def circles(self, centers, radius, like=None):
+        """Draw a circle around each center, in the look of the clusters 0, 1, … or of one thing."""
+        for n, center in enumerate(np.atleast_2d(_numbers(centers))):
+            seen = self.owner.look(None, n if like is None else like)
+            style = {"fill": False, "ec": seen.colour, "ls": ":", "lw": 1.5}
+            self.add_patch(Circle(center, radius, **style))
+        return self
+
     # ------------------------------------------------------------ tables and pictures
 
     def squares(self, table, names=None):
@@ -442,6 +468,7 @@ class Panel(Axes):
         self.set_yticks(range(len(table)), names or range(len(table)))
         self.spines[:].set_visible(False)
         self.grid(visible=False)
+        self.set_aspect("equal")
         return self
 
     def identities(self, identities, clusters):
@@ -452,7 +479,7 @@ class Panel(Axes):
         self.set_xticks([])
         return self.named(x="its clients, and the model that each chose")
 
-    def heat(self, values, label, limits=(-1, 1), numbers=False, **place):
+    def heat(self, values, label, limits=(-1, 1), numbers=False, clusters=(), **place):
         """Draw a table of numbers as colours: of both signs two, of amounts one.
 
         Parameters
@@ -464,17 +491,24 @@ class Panel(Axes):
             What the ends of the colours stand for; with a first of 0 there is one colour.
         numbers : bool
             Whether the numbers stand in the squares.
+        clusters : sequence of int, optional
+            True clusters of clients in order; lines part them.
         **place
             As `matplotlib.axes.Axes.imshow` takes it: ``extent``, ``aspect``, ``origin``.
         """
         shades = MAPS["signed" if limits[0] < 0 else "amount"]
         values = _numbers(values)
-        self.imshow(values, cmap=shades, vmin=limits[0], vmax=limits[1], interpolation="none", **place)
+        self.imshow(
+            values, cmap=shades, vmin=limits[0], vmax=limits[1], interpolation="none", **place
+        )
         self.owner._bars[label] = shades([0, 0.25, 0.5, 0.75, 1.0]), *limits
         for (row, column), value in np.ndenumerate(values) if numbers else ():
             strong = abs(value) > 0.7 * max(map(abs, limits))
             ink = ink_on(CLUSTERS[int(value > 0 and limits[0] < 0)]) if strong else INK
             self.text(column, row, f"{value:.1f}", ha="center", va="center", color=ink)
+        for edge in np.flatnonzero(np.diff(clusters)) + 0.5:
+            self.axhline(edge, color=INK, lw=0.8)
+            self.axvline(edge, color=INK, lw=0.8)
         self.grid(visible=False)
         return self
 
@@ -490,17 +524,17 @@ class Panel(Axes):
             How many stand in a row; by default all.
         """
         images = _numbers(images)
-        columns, (high, wide) = columns or len(images), images.shape[1:]
+        (high, wide), columns = images.shape[1:], columns or len(images)
         top, shades = float(np.abs(images).max()), MAPS["signed" if signed else "ink"]
+        style = {"cmap": shades, "vmin": -top if signed else 0, "vmax": top}
+        above = 0.5 * high if len(labels) else 0
         for n, one in enumerate(images):
-            x, y = (n % columns) * 1.15 * wide, (n // columns) * (1.15 * high + 0.45 * high * bool(labels))
-            style = {"cmap": shades, "vmin": -top if signed else 0, "vmax": top, "interpolation": "none"}
-            self.imshow(one, extent=(x, x + wide, y + high, y), **style)
-            if labels:
+            x, y = 1.15 * wide * (n % columns), (1.15 * high + above) * (n // columns)
+            self.imshow(one, interpolation="none", extent=(x, x + wide, y + high, y), **style)
+            if len(labels):
                 self.text(x + wide / 2, y - 0.08 * high, labels[n], ha="center", va="bottom")
         rows = -(-len(images) // columns)
-        tall = rows * 1.15 * high + 0.45 * high * bool(labels) * rows
-        self.set(xlim=(0, 1.15 * wide * columns - 0.15 * wide), ylim=(tall, -0.5 * high * bool(labels)))
+        self.set(xlim=(0, 1.15 * wide * columns), ylim=(rows * (1.15 * high + above), -above))
         self.set_axis_off()
         return self
 
@@ -550,6 +584,12 @@ class Panel(Axes):
         self.add_patch(Rectangle(corner, width, height, fill=False, ec=seen, lw=1.5))
         self.text(x, y, text, ha="center", va="center")
         self.autoscale_view()
+        return self
+
+    def bare(self):
+        """Leave out the axes; both directions have one scale."""
+        self.set_aspect("equal")
+        self.set_axis_off()
         return self
 
     def named(self, x=None, y=None):

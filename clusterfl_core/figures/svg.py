@@ -20,15 +20,17 @@ _LETTERS = {Path.MOVETO: "M", Path.LINETO: "L", Path.CURVE3: "Q", Path.CURVE4: "
 _NUMBERS = itertools.count()  # no two figures of a page may share an id
 
 
-def draw(figure, size: int) -> str:
+def draw(figure, size: float, crop: bool = False) -> str:
     """Return a figure of matplotlib as an SVG element.
 
     Parameters
     ----------
     figure : matplotlib figure
         With 72 dots an inch: a unit of the drawing is a CSS pixel of the figure's natural size.
-    size : int
+    size : float
         Pixels of most letters.
+    crop : bool
+        Whether the drawing is only as high as what is in it.
 
     Returns
     -------
@@ -39,8 +41,12 @@ def draw(figure, size: int) -> str:
     width, height = figure.get_size_inches()
     vectors = _Renderer(72 * width, 72 * height, size)
     figure.draw(MixedModeRenderer(figure, width, height, 144, vectors))
+    top, high = 0, 72 * height
+    if crop:
+        box = figure.get_tightbbox(vectors)  # in inches, from below
+        top, high = 72 * (height - box.y1) - 2, 72 * box.height + 4
     return (
-        f'<svg viewBox="0 0 {_n(72 * width)} {_n(72 * height)}" font-size="{size}" '
+        f'<svg viewBox="0 {_n(top)} {_n(72 * width)} {_n(high)}" font-size="{size}" '
         f'stroke-linejoin="round" aria-hidden="true">{"".join(vectors.parts)}</svg>'
     )
 
@@ -144,7 +150,9 @@ class _Renderer(RendererBase):
 
     def draw_image(self, gc, x, y, im, transform=None):
         rows, columns = im.shape[:2]
-        matrix = np.diag([columns / 2, rows / 2, 1]) if transform is None else transform.get_matrix()
+        matrix = (
+            np.diag([columns / 2, rows / 2, 1]) if transform is None else transform.get_matrix()
+        )
         (width, height), upward = np.abs(np.diag(matrix)[:2]), matrix[1, 1] > 0
         left = x + matrix[0, 2]
         top = self.height - y - matrix[1, 2] - (height if upward else 0)
