@@ -26,7 +26,8 @@ from clusterfl_core.figures.looks import (
     marker,
 )
 
-SIZE = 12.5  # pixels of a letter in a panel of 360
+WIDTH = 300  # pixels of a panel: two stand beside each other on a wide page, one on a phone
+SIZE = 12  # pixels of a letter in a panel of natural width
 MANY = 1000  # more marks than this are one picture
 STYLE = {
     **dict.fromkeys(("text.color", "axes.labelcolor", "xtick.color", "ytick.color"), INK),
@@ -60,7 +61,7 @@ MAPS = {
 }
 
 
-def panels(alt, *titles, x=None, y=None, width=360, height=None, **settings):
+def panels(alt, *titles, x=None, y=None, width=WIDTH, height=None, **settings):
     """Begin a figure of one panel a title, beside each other where there is room.
 
     Parameters
@@ -73,8 +74,8 @@ def panels(alt, *titles, x=None, y=None, width=360, height=None, **settings):
         What the axes of all panels mean.
     width, height : int
         Size of a panel in pixels; by default it is five eighths as high as wide, or as high as it
-        needs where both axes have one scale. A panel of 360 is as wide as a phone's page; of
-        panels of 175 two stand beside each other there.
+        needs where both axes have one scale. Two panels of 300 fill a wide page, and one a
+        phone's; of 195 there are three, and one, of 145 four, and two.
     **settings
         For all panels, as `matplotlib.axes.Axes.set` takes them: ``ylim``, ``xscale``, …
 
@@ -162,9 +163,9 @@ class Figure(Sequence):
 
 def _panel_html(one):
     width = 72 * one.figure.get_size_inches()[0]
-    shown = f"flex:0 1 {width:.0f}px;min-width:0;max-width:100%"
-    if len(one.owner) == 1 and width == 360:
-        shown = "flex:0 1 460px;max-width:100%"  # alone it may be larger
+    shown = f"flex:1 1 {width:.0f}px;max-width:{1.25 * width:.0f}px;min-width:0"
+    if len(one.owner) == 1 and width == WIDTH:
+        shown = "flex:0 1 420px;max-width:100%"  # alone it may be larger
     above = f'<div style="font-weight:600;font-size:.9em">{html.escape(one.heading)}</div>'
     free = one.free and one.get_aspect() != "auto"
     if free:
@@ -210,7 +211,7 @@ def _swatch(handle):
         line = Line2D([2, 15, 28] if lined else [15], [6, 6, 6] if lined else [6])
         line.update_from(handle)
         line.set(markevery=[1] if lined else None, clip_on=False, transform=None, alpha=None)
-        line.set_markersize(min(handle.get_markersize(), 8))
+        line.set_markersize(np.clip(handle.get_markersize(), 5, 8))
         small.add_artist(line)
     else:
         found = handle.get_facecolor()
@@ -300,7 +301,7 @@ class Panel(Axes):
         """Draw markers without a line, `size` pixels wide, full or hollow."""
         seen = self.owner.look(label, like)
         fill = {"mfc": "none", "mew": 1.5} if hollow else {"mec": PAPER, "mew": 0.6}
-        fill = {"mec": "none"} if size < 5 else fill
+        fill = {"mec": "none", "mew": 0} if size < 5 else fill
         style = {"color": seen.colour, "ls": "", "ms": size, "label": label, **fill}
         self.plot(_numbers(x), _numbers(y), marker=seen.marker, **style)
         return self
@@ -324,14 +325,14 @@ class Panel(Axes):
         ----------
         groups : dict of str to sequence
             Values by name, from top to bottom.
-        like : str or int, optional
-            Whose look all rows have; by default each has that of its name.
+        like : sequence of str or int, optional
+            Whose looks the rows have; by default each has that of its name.
         middle : bool
             Whether the mean is drawn.
         """
         for row, (name, values) in enumerate(groups.items()):
             values = _numbers(values)
-            seen = self.owner.look(name, like)
+            seen = self.owner.look(name, None if like is None else like[row])
             at = row + np.linspace(-0.16, 0.16, len(values)) if len(values) > 1 else [row]
             self.plot(values, at, "o", color=seen.colour, ms=5, alpha=0.6)
             if middle:
@@ -388,7 +389,7 @@ class Panel(Axes):
             self.arrows(after, models)
         for j, spot in enumerate(_numbers(models)):
             self.plot(*spot, "X", ms=13, color=colour(j), mec=INK, mew=1.2)
-            self.note(spot, str(j), like=j)
+            self.note(spot, str(j))
         self.grid(visible=False)
         self.set_aspect("equal")
         return self.named(x="first number of the model", y="second number of the model")
@@ -408,16 +409,15 @@ class Panel(Axes):
             self.annotate("", tip, start, arrowprops=style)
             self.plot(*np.array([start, tip]).T, "", alpha=0)  # arrows do not widen the axes
             if len(labels):
-                self.note(tip, labels[n], like=one)
+                self.note(tip, labels[n])
         return self
 
-    def note(self, spot, text, like="ink"):
+    def note(self, spot, text):
         """Write beside a spot, above it and to its right."""
-        style = {"textcoords": "offset points", "xytext": (6, 5)}
-        self.annotate(text, _numbers(spot), color=self.owner.look(None, like).colour, **style)
+        self.annotate(text, _numbers(spot), xytext=(6, 5), textcoords="offset points")
         return self
 
-    def contours(self, height, levels, like=None, sides=121):
+    def contours(self, height, levels, like=None, sides=81):
         """Draw where a function of points [..., 2] has these heights, within the axes' limits."""
         x, y = (np.linspace(*ends, sides) for ends in (self.get_xlim(), self.get_ylim()))
         values = height(np.stack(np.meshgrid(x, y), -1))
@@ -426,7 +426,7 @@ class Panel(Axes):
         self.contour(x, y, _numbers(values), levels, **style)
         return self
 
-    def region(self, height, label=None, like="ink", sides=121):
+    def region(self, height, label=None, like="ink", sides=81):
         """Shade where a function of points [..., 2] is below zero, within the axes' limits."""
         x, y = (np.linspace(*ends, sides) for ends in (self.get_xlim(), self.get_ylim()))
         values = _numbers(height(np.stack(np.meshgrid(x, y), -1)))
@@ -525,17 +525,24 @@ class Panel(Axes):
         """
         images = _numbers(images)
         (high, wide), columns = images.shape[1:], columns or len(images)
-        top, shades = float(np.abs(images).max()), MAPS["signed" if signed else "ink"]
-        style = {"cmap": shades, "vmin": -top if signed else 0, "vmax": top}
-        above = 0.5 * high if len(labels) else 0
+        above, top = 0.5 * high if len(labels) else 0, float(np.abs(images).max())
         for n, one in enumerate(images):
-            x, y = 1.15 * wide * (n % columns), (1.15 * high + above) * (n // columns)
-            self.imshow(one, interpolation="none", extent=(x, x + wide, y + high, y), **style)
+            x, y = 1.15 * wide * (n % columns), -(1.15 * high + above) * (n // columns)
+            self.picture(one, x, y, wide, signed, top)
             if len(labels):
-                self.text(x + wide / 2, y - 0.08 * high, labels[n], ha="center", va="bottom")
-        rows = -(-len(images) // columns)
-        self.set(xlim=(0, 1.15 * wide * columns), ylim=(rows * (1.15 * high + above), -above))
-        self.set_axis_off()
+                style = {"ha": "center", "va": "bottom"}
+                self.text(x, y + 0.58 * high, labels[n], **style)
+        return self.bare()
+
+    def picture(self, image, x, y, width, signed=False, top=None):
+        """Draw an image [height, width] around a spot, so wide, darkest at its largest or `top`."""
+        image = _numbers(image)
+        high, top = width * image.shape[0] / image.shape[1], top or float(np.abs(image).max())
+        style = {"cmap": MAPS["signed" if signed else "ink"], "interpolation": "none"}
+        style |= {"vmin": -top if signed else 0, "vmax": top}
+        box = (x - width / 2, x + width / 2, y - high / 2, y + high / 2)
+        self.imshow(image, extent=box, **style)
+        self.autoscale_view()  # imshow shows nothing else
         return self
 
     # ------------------------------------------------------------ diagrams

@@ -9,6 +9,8 @@ import ipywidgets
 
 __all__ = ["player"]
 
+WIDE = {"width": "100%"}
+
 
 def player(draw, label, values, choice_label=None, choices=None):
     """Show one figure for each value of a slider, and of a choice, moved also by Play.
@@ -37,14 +39,10 @@ def player(draw, label, values, choice_label=None, choices=None):
         If there is nothing to draw.
     """
     values = list(values)
-    chosen = [None] if choices is None else list(choices)
-    if not values or not chosen:
+    given = [()] if choices is None else [(one,) for one in choices]
+    if not values or not given:
         raise ValueError("A player needs at least one value, and one choice if it has any.")
-    pages = [
-        [draw(value)._repr_html_() if one is None else draw(one, value)._repr_html_()
-         for value in values]
-        for one in chosen
-    ]  # fmt: skip
+    pages = [[draw(*one, value)._repr_html_() for value in values] for one in given]
 
     slider = ipywidgets.SelectionSlider(
         options=[(_said(value), n) for n, value in enumerate(values)],
@@ -54,7 +52,7 @@ def player(draw, label, values, choice_label=None, choices=None):
     )
     play = ipywidgets.Play(max=len(values) - 1, interval=600)
     choice = ipywidgets.ToggleButtons(
-        options=[_said(one) for one in chosen],
+        options=[_said(*one) for one in given if one],
         description=choice_label or "",
         style={"button_width": "auto"},
         layout={"width": "auto", "margin": "2px 2px 8px"},
@@ -62,7 +60,7 @@ def player(draw, label, values, choice_label=None, choices=None):
     link = _linked if hasattr(ipywidgets, "Stack") else _observed
     shown = link(pages, slider, play, choice)
     rows = [ipywidgets.HBox([play, slider], layout={"flex_flow": "row wrap"}), shown]
-    return ipywidgets.VBox(rows if choices is None else [choice, *rows])
+    return ipywidgets.VBox(rows if choices is None else [choice, *rows], layout=WIDE)
 
 
 def _said(value):
@@ -71,21 +69,24 @@ def _said(value):
 
 def _linked(pages, slider, play, choice):
     """Link the controls in the browser: needs ipywidgets 8 and no kernel."""
+    first = {"selected_index": 0, "layout": WIDE}
     stacks = [
-        ipywidgets.Stack([ipywidgets.HTML(text) for text in group], selected_index=0)
+        ipywidgets.Stack(
+            [ipywidgets.HTML(text, layout=WIDE) for text in group], selected_index=0, layout=WIDE
+        )
         for group in pages
     ]
     for stack in stacks:
         ipywidgets.jsdlink((slider, "index"), (stack, "selected_index"))
     ipywidgets.jslink((play, "value"), (slider, "index"))
-    shown = ipywidgets.Stack(stacks, selected_index=0)
+    shown = ipywidgets.Stack(stacks, **first)
     ipywidgets.jsdlink((choice, "index"), (shown, "selected_index"))
     return shown
 
 
 def _observed(pages, slider, play, choice):
     """Link the controls through the kernel: for ipywidgets 7, whose browser links may fail."""
-    shown = ipywidgets.HTML(pages[0][0])
+    shown = ipywidgets.HTML(pages[0][0], layout=WIDE)
 
     def show(_):
         shown.value = pages[choice.index][slider.index]

@@ -17,6 +17,7 @@ from PIL import Image
 from clusterfl_core.figures.looks import INK, PAPER
 
 _LETTERS = {Path.MOVETO: "M", Path.LINETO: "L", Path.CURVE3: "Q", Path.CURVE4: "C"}
+ROUND = 'stroke-linecap="round"'
 _NUMBERS = itertools.count()  # no two figures of a page may share an id
 
 
@@ -94,7 +95,10 @@ class _Renderer(RendererBase):
         spots = [spot for spot in spots if np.isfinite(spot).all()]
         if frame is not None:
             spots = [spot for spot in spots if frame.padded(0.1).contains(*spot)]
-        if len(marker_path) == len(Path.unit_circle()):  # said shorter by two arcs
+        round_one = len(marker_path) == len(Path.unit_circle())
+        if round_one and rgbFace is not None and not gc.get_linewidth():
+            return self._dots(spots, marker_path.get_extents(marker_trans).width, gc, rgbFace)
+        if round_one:  # said shorter by two arcs
             r = marker_path.get_extents(marker_trans).width / 2
             arc = f"a{_n(r)} {_n(r)} 0 1 0 "
             ring = f"{arc}{_n(2 * r)} 0{arc}{_n(-2 * r)} 0"
@@ -103,6 +107,12 @@ class _Renderer(RendererBase):
             place = marker_trans.frozen()
             shapes = (self._data(marker_path, place + Affine2D().translate(*xy)) for xy in spots)
         self._add("".join(shapes), gc, rgbFace)
+
+    def _dots(self, spots, width, gc, fill):
+        """Draw dots as the round ends of lines without length, the shortest there is to say."""
+        data = "".join(f"M{_n(x)} {_n(self.height - y)}h0" for x, y in spots)
+        paint = _paint("stroke", fill, gc.get_alpha() if gc.get_forced_alpha() else None)
+        self.parts.append(f'<path d="{data}"{paint} stroke-width="{_n(width)}" {ROUND}/>')
 
     def _data(self, path, transform, clip=None):
         """Return a path as SVG says it."""
