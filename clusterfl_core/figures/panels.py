@@ -318,8 +318,8 @@ class Panel(Axes):
         self.axvline(float(place), label=label, **style)
         return self
 
-    def rows(self, groups, like=None, middle=True):
-        """Draw a row of dots a name, say of a method: a dot a seed, and a diamond at the mean.
+    def rows(self, groups, like=None, middle=np.mean):
+        """Draw a row of dots a name, say of a method: a dot a seed, and a diamond in the middle.
 
         Parameters
         ----------
@@ -327,8 +327,8 @@ class Panel(Axes):
             Values by name, from top to bottom.
         like : sequence of str or int, optional
             Whose looks the rows have; by default each has that of its name.
-        middle : bool
-            Whether the mean is drawn.
+        middle : function, optional
+            Of the values of a row, as ``numpy.median``; None for no diamond.
         """
         for row, (name, values) in enumerate(groups.items()):
             values = _numbers(values)
@@ -336,7 +336,7 @@ class Panel(Axes):
             at = row + np.linspace(-0.16, 0.16, len(values)) if len(values) > 1 else [row]
             self.plot(values, at, "o", color=seen.colour, ms=5, alpha=0.6)
             if middle:
-                self.plot(values.mean(), row, "D", color=seen.colour, ms=8, mec=INK)
+                self.plot(middle(values), row, "D", color=seen.colour, ms=8, mec=INK)
         self.set_yticks(range(len(groups)), list(groups))
         self.set_ylim(len(groups) - 0.5, -0.5)
         return self
