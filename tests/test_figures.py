@@ -241,6 +241,16 @@ def test_rows_are_dots_and_a_mean_from_top_to_bottom(panel):
     assert bottom > top
 
 
+def test_a_run_stands_beside_the_stored_ones_of_its_setting(panel):
+    panel.beside({"k = 2": (0.5, [0.4, 0.6]), "k = 3": (torch.tensor(0.7), [])})
+    drawn = [line.get_xydata().tolist() for line in panel.lines if len(line.get_xdata())]
+    assert drawn == [[[0.4, 0], [0.6, 0]], [[0.5, 0]], [[pytest.approx(0.7), 1]]]
+    assert [label.get_text() for label in panel.get_yticklabels()] == ["k = 2", "k = 3"]
+    bottom, top = panel.get_ylim()
+    assert bottom > top
+    assert panel.get_legend_handles_labels()[1] == ["stored", "just run"]
+
+
 @pytest.mark.parametrize("stacked", [False, True])
 def test_bars_are_as_high_as_their_values(panel, stacked):
     panel.bars(["a", "b"], {"x": [1, 2], "y": [3, 4]}, stacked)

@@ -337,8 +337,27 @@ class Panel(Axes):
             self.plot(values, at, "o", color=seen.colour, ms=5, alpha=0.6)
             if middle:
                 self.plot(middle(values), row, "D", color=seen.colour, ms=8, mec=INK)
-        self.set_yticks(range(len(groups)), list(groups))
-        self.set_ylim(len(groups) - 0.5, -0.5)
+        return self._in_rows(groups)
+
+    def beside(self, rows):
+        """Draw what was just computed (diamonds) beside what is stored (dots), a row a setting.
+
+        Parameters
+        ----------
+        rows : dict of str to (float, sequence of float)
+            For each setting the value just computed, and the stored ones of all seeds.
+        """
+        for row, (now, kept) in enumerate(rows.values()):
+            stored, run = (None, None) if row else ("stored", "just run")
+            self.plot(_numbers(kept), [row] * len(kept), "o", color=GREY, alpha=0.6, label=stored)
+            self.plot(float(now), row, "D", color=CLUSTERS[0], mfc="none", ms=8, label=run)
+        return self._in_rows(rows)
+
+    def _in_rows(self, names):
+        if self.free:  # 22 pixels a row, and 60 for the axis below
+            self.figure.set_figheight((60 + 22 * len(names)) / 72)
+        self.set_yticks(range(len(names)), list(names))
+        self.set_ylim(len(names) - 0.5, -0.5)
         return self
 
     def bars(self, names, groups, stacked=False):
