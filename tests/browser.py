@@ -114,11 +114,12 @@ def jupyter_lab(folder: Path) -> Iterator[str]:
 
 
 def missing_alts(page: Page) -> list[str]:
-    """Return the images that say nothing to a reader who does not see them."""
+    """Return the images and figures that say nothing to a reader who does not see them."""
     found = page.eval_on_selector_all(
-        "main img", "all => all.filter(i => !i.alt.trim()).map(i => i.src.slice(0, 80))"
+        "main img, main [role=img]",
+        "all => all.filter(i => !(i.alt ?? i.ariaLabel ?? '').trim()).map(i => i.outerHTML)",
     )
-    return [f"no alt text: {src}" for src in found]
+    return [f"no alt text: {what[:80]}" for what in found]
 
 
 def unreadable_math(page: Page, source: str) -> list[str]:
@@ -209,8 +210,8 @@ def line_lengths(page: Page) -> list[float]:
 
 def shown(player) -> tuple[str, str]:
     """Return the picture and the alt text that a player shows."""
-    image = player.locator("img").first
-    return image.get_attribute("src"), image.get_attribute("alt")
+    seen = player.locator("img:visible, .cf-figure:visible").first
+    return tuple(seen.evaluate("e => [e.src ?? e.innerHTML, e.alt ?? e.ariaLabel]"))
 
 
 def unmoved(player, what: str, before: tuple[str, str]) -> list[str]:
