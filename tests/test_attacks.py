@@ -6,6 +6,7 @@ call what the attack defined. The small assignment is fast; the book's are grade
 
 import json
 import time
+from dataclasses import replace
 
 import assignment_mistakes as known
 import assignments
@@ -290,6 +291,8 @@ ATTACKS = {  # name: (a cell before all others, the answers; None: as they were 
     ),
 }
 
+ENDLESS = {"time", "no end that can be stopped", "processes without end", "deep messages"}
+
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
@@ -307,6 +310,13 @@ def released(made, monkeypatch) -> list:
     """The small assignment as it is handed out."""
     monkeypatch.setattr(assignments, "SOURCE", made / "assignments")
     return assignments.released(made / "course", small.NAME)
+
+
+@pytest.fixture
+def light(monkeypatch):
+    """Let the small assignment have a nursery, as the book's have; without packages."""
+    monkeypatch.setattr(running, "imports", lambda source: running.HEAVY)
+    monkeypatch.setattr(running, "READY", ())
 
 
 def earned(name: str, cells: list, limits: sandbox.Limits = LIMITS) -> tuple[float, list]:
@@ -332,10 +342,13 @@ def attacked(cells: list, first: str, answers: str | None, replaced: set[str]) -
 
 
 @pytest.mark.parametrize("attack", ATTACKS)
+@pytest.mark.usefixtures("light")
 def test_an_attack_on_the_small_assignment_earns_nothing_and_harms_nobody(released, attack):
     first, answers = ATTACKS[attack]
     begun = time.monotonic()
-    points, found = earned(small.NAME, attacked(released, first, answers, {"total", "mean"}))
+    limits = LIMITS if attack in ENDLESS else replace(LIMITS, cell=30.0)  # of a busy machine
+    cells = attacked(released, first, answers, {"total", "mean"})
+    points, found = earned(small.NAME, cells, limits)
     assert points == 0
     assert time.monotonic() - begun < LIMITS.total
     assert not any("read a test" in outcome.output for outcome in found)
@@ -344,7 +357,9 @@ def test_an_attack_on_the_small_assignment_earns_nothing_and_harms_nobody(releas
         assert len(told) == 2
         assert all("read True found 0" in each for each in told)
     (tester,) = running.testers.values()
+    (nursery,) = running.nurseries.values()
     assert tester.box.process.poll() is None
+    assert nursery.box.process.poll() is None
 
 
 def test_after_all_that_honest_work_gets_its_points(released):

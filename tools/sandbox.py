@@ -2,7 +2,8 @@
 
 Inside are Python, its packages, `clusterfl_core` and an empty folder that is gone afterwards; there
 is no network, no other file and no other process. The student's code runs in one such sandbox
-(`tools/sandbox_runner.py`), the tests of an assignment in another (`tools/tester.py`). The kernel
+(`tools/sandbox_runner.py`), the tests of an assignment in another (`tools/tester.py`). Where
+packages take long to import, a nursery (`tools/sandbox_nursery.py`) has them ready. The kernel
 limits the memory of each process and, with bubblewrap, the number of processes; a thread outside
 watches memory, processes and time of all together, and ends the sandbox that exceeds one.
 """
@@ -12,11 +13,14 @@ import base64
 import compileall
 import contextlib
 import json
+import math
 import os
 import re
+import select
 import shutil
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import tempfile
@@ -32,6 +36,8 @@ from typing import ClassVar
 ROOT = Path(__file__).resolve().parents[1]
 TOOLS = Path(__file__).parent
 RUNNER = TOOLS / "sandbox_runner.py"
+NURSERY = TOOLS / "sandbox_nursery.py"
+OUTER = 2  # processes around what runs in a sandbox, which are ours
 LIBRARY = ROOT / "clusterfl_core"
 FIRST_USER = 64_600  # of root's sandboxes: a user each, who owns nothing and runs nothing else
 MESSAGE = 8 << 20  # bytes that one answer may have
@@ -39,6 +45,7 @@ TEXT = 1 << 20  # characters of a text in it
 WATCH = 0.1  # seconds between two looks
 MB = 1 << 20
 PAGE = os.sysconf("SC_PAGE_SIZE")
+CREDENTIALS = struct.Struct("3i")  # of a process, as a socket gives them: pid, user, group
 
 
 @dataclass(frozen=True)
@@ -238,6 +245,81 @@ def shared_out(pids: list[int]) -> int:
     return total
 
 
+class Born:
+    """A process that a nursery made; it has what `Sandbox` asks of one of its own.
+
+    Parameters
+    ----------
+    pid : int
+        Of the outermost of its processes.
+    """
+
+    def __init__(self, pid: int):
+        self.pid, self.number = pid, os.pidfd_open(pid)
+
+    def poll(self) -> int | None:
+        """Return None while it lives."""
+        return 0 if self.number < 0 or select.select([self.number], [], [], 0)[0] else None
+
+    def wait(self) -> None:
+        """Wait for its end."""
+        if self.number >= 0:
+            select.select([self.number], [], [])
+            os.close(self.number)
+            self.number = -1
+
+
+class Nursery:
+    """A sandbox that has packages imported and forks a sandbox of its own for each submission.
+
+    Parameters
+    ----------
+    packages : iterable of str
+        Modules that are to be imported.
+    withheld : tuple of str
+        Modules of the library that no submission has.
+
+    Raises
+    ------
+    Stopped
+        If the kernel does not allow it: then each submission needs a sandbox made anew.
+    """
+
+    def __init__(self, packages: Iterable[str], withheld: tuple[str, ...] = ()):
+        self.lock = threading.Lock()
+        own = Limits(cell=120.0, total=120.0, memory=1 << 20, processes=1 << 20)
+        told = {"packages": list(packages)}
+        self.box = Sandbox(own, program=NURSERY, withheld=withheld, told=told)
+        self.box.end = self.box.deadline = math.inf
+        try:
+            Sandbox(Limits(), nursery=self).close()
+        except Stopped:
+            self.box.close()
+            raise
+
+    def bear(self, told: dict, files: Mapping[str, bytes]) -> tuple[socket.socket, Born]:
+        """Return the socket of a new sandbox, and its process."""
+        ours, theirs = socket.socketpair()
+        ours.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
+        ours.settimeout(30.0)
+        sizes = {name: len(content) for name, content in files.items()}
+        with content_file(b"".join(files.values())) as data, theirs, self.lock:
+            self.box.tell(told | {"files": sizes}, [theirs.fileno(), data.fileno()])
+        try:
+            _, beside, _, _ = ours.recvmsg(1, socket.CMSG_SPACE(CREDENTIALS.size))
+            (pid,) = [CREDENTIALS.unpack(text)[0] for _, _, text in beside]
+            born = Born(pid)
+        except (OSError, ValueError):
+            ours.close()
+            raise Stopped("it did not start: the nursery does not answer") from None
+        ours.settimeout(None)
+        return ours, born
+
+    def close(self) -> None:
+        """End it, and all that it made."""
+        self.box.close()
+
+
 class Sandbox:
     """One process in a sandbox, the student's unless told otherwise.
 
@@ -255,6 +337,11 @@ class Sandbox:
         Modules of the library that it does not have.
     files : dict of bytes
         Files in its folder; it can read them only.
+    told : dict
+        What the program is told besides its limits.
+    nursery : Nursery
+        What makes it, instead of a start of Python; `program` and `withheld` are then the
+        nursery's.
     """
 
     alive: ClassVar[set["Sandbox"]] = set()
@@ -268,39 +355,70 @@ class Sandbox:
         program: Path = RUNNER,
         withheld: tuple[str, ...] = (),
         files: Mapping[str, bytes] | None = None,
+        told: Mapping[str, object] | None = None,
+        nursery: Nursery | None = None,
     ):
         if any(Path(name).name != name for name in files or ()):
             raise ValueError("a file of the student's has no name that a file can have")
         self.limits, self.reason, self.folder = limits, "", None
         end = time.monotonic() + limits.total
         self.end = self.deadline = end
-        ours, theirs = socket.socketpair()
+        self.outer = 0 if unsafe else OUTER
         counted = not unsafe and kernel_counts_processes()
         told = {
+            **(told or {}),
             "memory": limits.memory * MB,
             "processes": limits.processes if counted else None,
             "folder": limits.folder * MB,
             "user": FIRST_USER + slot if os.getuid() == 0 and not unsafe else 0,
             "alone": not unsafe,
         }
+        self.said = tempfile.TemporaryFile()  # noqa: SIM115 (close() closes it)
+        try:
+            if nursery is None:
+                self.wire = self.begin(told, unsafe, program, withheld, files or {})
+            else:
+                self.wire, self.process = nursery.bear(told, files or {})
+        except BaseException:
+            self.said.close()
+            raise
+        self.alive.add(self)
+        self.channel = Connection(os.dup(self.wire.fileno()))
+        self.watcher = threading.Thread(target=self.watch, daemon=True)
+        self.watcher.start()
+        try:
+            self.receive()
+        except Stopped as stopped:
+            self.close()
+            raise Stopped(f"it did not start: {stopped}") from None
+
+    def begin(
+        self,
+        told: dict,
+        unsafe: bool,
+        program: Path,
+        withheld: tuple[str, ...],
+        files: Mapping[str, bytes],
+    ) -> socket.socket:
+        """Start Python in a sandbox, and return the socket to it."""
+        ours, theirs = socket.socketpair()
         python = [str(Path(sys.prefix) / "bin" / "python"), "-B"]
         tail = [str(theirs.fileno()), json.dumps(told)]
         opened = []
         if unsafe:
             self.folder = tempfile.mkdtemp(prefix="submission-")
-            for name, content in (files or {}).items():
+            for name, content in files.items():
                 (Path(self.folder) / name).write_bytes(content)
             command = [*python, str(program), *tail]
             packages = library(withheld).parent
             options = {"cwd": self.folder, "env": environment(self.folder, self.folder, packages)}
         else:
-            opened = [content_file(content) for content in (files or {}).values()]
-            given = dict(zip(files or (), (file.fileno() for file in opened), strict=True))
+            opened = [content_file(content) for content in files.values()]
+            given = dict(zip(files, (file.fileno() for file in opened), strict=True))
             programs = {program, RUNNER, TOOLS / "codec.py"}
-            made = bubblewrap(limits, programs, withheld, given)
+            made = bubblewrap(self.limits, programs, withheld, given)
             command = [*made, *python, f"/sandbox/{program.name}", *tail]
             options = {"cwd": "/"}
-        self.said = tempfile.TemporaryFile()  # noqa: SIM115 (close() closes it)
         self.process = subprocess.Popen(
             command,
             pass_fds=[theirs.fileno(), *(file.fileno() for file in opened)],
@@ -312,15 +430,7 @@ class Sandbox:
         )
         for file in (theirs, *opened):
             file.close()
-        self.alive.add(self)
-        self.wire, self.channel = ours, Connection(os.dup(ours.fileno()))
-        self.watcher = threading.Thread(target=self.watch, daemon=True)
-        self.watcher.start()
-        try:
-            self.receive()
-        except Stopped as stopped:
-            self.close()
-            raise Stopped(f"it did not start: {stopped}") from None
+        return ours
 
     def __enter__(self) -> "Sandbox":
         return self
@@ -340,9 +450,8 @@ class Sandbox:
                     f"a cell ran longer than {limits.cell:g} s and did not let itself be stopped"
                 )
             else:
-                pids = family(self.process.pid)
-                # bubblewrap itself is two processes
-                if len(pids) - 2 > limits.processes:
+                pids = family(self.process.pid)[self.outer :]
+                if len(pids) > limits.processes:
                     self.stop(f"it had more than {limits.processes} processes at a time")
                 elif resident(pids) > most and shared_out(pids) > most:
                     self.stop(f"it used more than {limits.memory} MB of memory")
@@ -351,7 +460,8 @@ class Sandbox:
     def stop(self, reason: str) -> None:
         """End all its processes at once, and keep the first reason."""
         self.reason = self.reason or reason
-        for pid in family(self.process.pid):
+        living = family(self.process.pid) if self.process.poll() is None else []
+        for pid in living:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL)
 

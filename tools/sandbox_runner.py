@@ -260,11 +260,9 @@ def serve(made, fd: int, seconds: float, alone: bool) -> dict:
     return {"back": True}
 
 
-def main() -> None:
-    """Do what the grader asks until it closes the socket."""
-    channel, limits = Connection(int(sys.argv[1])), json.loads(sys.argv[2])
-    wire = socket.socket(fileno=os.dup(int(sys.argv[1])))
-    confine(limits)
+def work(number: int, limits: dict) -> None:
+    """Do what the grader asks by a socket until it closes it."""
+    channel, wire = Connection(number), socket.socket(fileno=os.dup(number))
     made = shell()
     channel.send_bytes(b'{"started": true}')
     while True:
@@ -285,4 +283,6 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    told = json.loads(sys.argv[2])
+    confine(told)
+    work(int(sys.argv[1]), told)

@@ -18,9 +18,9 @@ from multiprocessing.connection import Connection
 import assignments
 from nbformat import NotebookNode
 from nbgrader import utils
-from sandbox import TOOLS, Limits, Sandbox, Stopped
+from sandbox import TOOLS, Limits, Nursery, Sandbox, Stopped
 
-FILES = [TOOLS / "sandbox_runner.py", TOOLS / "tester.py", TOOLS / "codec.py"]
+FILES = [TOOLS / f"{name}.py" for name in ("sandbox_runner", "sandbox_nursery", "tester", "codec")]
 TESTER = TOOLS / "tester.py"
 TESTER_SLOT = 10_000  # apart from all students' slots
 TESTER_MEMORY = 6000  # MB of all tests that run at a time
@@ -28,6 +28,8 @@ START = 120.0  # seconds that an assignment's locked cells may take
 GRACE = 15.0  # seconds that a verdict may come late
 ENDLESS = ("ran longer than", "called back more than")  # tests that are not run a second time
 PICTURES = 8 << 20  # bytes of a submission's figures
+HEAVY = {"clusterfl_core", "torch"}  # an assignment that imports one needs what is in READY
+READY = ("torch", "torch._dynamo", "sklearn.datasets", "matplotlib.pyplot")  # seconds to import
 
 
 class Unready(Exception):
@@ -187,10 +189,46 @@ def tester(name: str, limits: Limits, unsafe: bool) -> Tester:
         return testers[key]
 
 
+nurseries: dict[tuple[str, ...], Nursery | None] = {}
+
+
+def imports(source: str) -> set[str]:
+    """Return the packages that code imports at its top level."""
+    names = set()
+    for statement in ast.parse(source).body:
+        if isinstance(statement, ast.Import):
+            names |= {alias.name.split(".")[0] for alias in statement.names}
+        elif isinstance(statement, ast.ImportFrom):
+            names.add((statement.module or "").split(".")[0])
+    return names
+
+
+def nursery(name: str, withheld: tuple[str, ...]) -> Nursery | None:
+    """Return the living nursery for an assignment, None if it needs none or can have none."""
+    cells = [cell for cell in assignments.sources(name) if cell.cell_type == "code"]
+    locked = [cell.source for cell in cells if utils.is_locked(cell) and not utils.is_grade(cell)]
+    if not HEAVY & set().union(*map(imports, locked)):
+        return None
+    with making:
+        old = nurseries.get(withheld)
+        if old is not None and old.box.process.poll() is not None:
+            nurseries.pop(withheld).close()
+        if withheld not in nurseries:
+            try:
+                nurseries[withheld] = Nursery(READY, withheld)
+            except Stopped:
+                nurseries[withheld] = None
+        return nurseries[withheld]
+
+
 def close_all() -> None:
     """End every sandbox, of students and of tests."""
     Sandbox.end_all()
     with making:
+        while nurseries:
+            made = nurseries.popitem()[1]
+            if made is not None:
+                made.close()
         while testers:
             testers.popitem()[1].box.close()
 
@@ -251,7 +289,8 @@ def run(
     withheld = tuple(assignments.settings(assignment).get("withheld", []))
     try:
         try:
-            box = Sandbox(limits, unsafe, slot, withheld=withheld, files=files)
+            made = None if unsafe else nursery(assignment, withheld)
+            box = Sandbox(limits, unsafe, slot, withheld=withheld, files=files, nursery=made)
         except Stopped as stopped:
             gone = str(stopped)
             looks.append(gone)
