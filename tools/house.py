@@ -404,14 +404,14 @@ def test_grading() -> None:
     """Hand in every typical answer to the assignments, and grade them all in the sandbox."""
     setup()
     with step("Grading"):
-        python("-m", "pytest", "tests", "-m", "grading and not long", "-rP")
+        python("-m", "pytest", "tests", "-m", "grading and not long", "-rP", *TWO)
 
 
 def test_long() -> None:
     """Run the tests that are too long for every change."""
     setup()
     with step("Long tests"):
-        python("-m", "pytest", "tests", "-m", "long", "-rP")
+        python("-m", "pytest", "tests", "-m", "long", "-rP", *TWO)
 
 
 def test_deployment() -> None:
