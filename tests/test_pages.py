@@ -18,6 +18,7 @@ import house
 import nbformat
 import pytest
 from browser import PHONE, WIDE, visited
+from small_figures import every_word
 
 pytestmark = pytest.mark.pages
 
@@ -102,11 +103,16 @@ def test_buttons_lead_to_the_address_or_are_absent(page):
 # ---------------------------------------------------------------- JupyterLab
 
 
+def own_settings(folder: Path) -> dict[str, str]:
+    """Return an environment in which Jupyter knows nothing of the user's settings."""
+    own = {f"JUPYTER_{k}_DIR": str(folder / f".{k}") for k in ("CONFIG", "DATA", "RUNTIME")}
+    own |= {f"JUPYTERLAB_{k}_DIR": str(folder / f".{k}") for k in ("SETTINGS", "WORKSPACES")}
+    return os.environ | own
+
+
 @contextlib.contextmanager
 def jupyter_lab(folder: Path) -> Iterator[str]:
     """Start JupyterLab in a folder, without the user's settings, and give the address of a file."""
-    own = {f"JUPYTER_{k}_DIR": str(folder / f".{k}") for k in ("CONFIG", "DATA", "RUNTIME")}
-    own |= {f"JUPYTERLAB_{k}_DIR": str(folder / f".{k}") for k in ("SETTINGS", "WORKSPACES")}
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -116,7 +122,7 @@ def jupyter_lab(folder: Path) -> Iterator[str]:
     with log.open("w") as said:
         command = [house.PYTHON, "-m", "jupyterlab", *options]
         server = subprocess.Popen(
-            command, cwd=folder, env=os.environ | own, stdout=said, stderr=said
+            command, cwd=folder, env=own_settings(folder), stdout=said, stderr=said
         )
     try:
         end = time.monotonic() + 60
@@ -163,6 +169,24 @@ def test_jupyterlab_folds_what_the_page_hides(browser, tmp_path):
         )
         tab.close()
     assert found == expected
+
+
+def test_jupyterlab_shows_a_figure_in_its_own_colours(browser, tmp_path):
+    figure = every_word()["plane"]
+    shown = nbformat.v4.new_output("display_data", {"text/html": figure._repr_html_()})
+    cell = nbformat.v4.new_code_cell("figure", outputs=[shown])
+    nbformat.write(nbformat.v4.new_notebook(cells=[cell]), tmp_path / "figure.ipynb")
+    trust = [house.PYTHON, "-m", "jupyter", "trust", "figure.ipynb"]
+    subprocess.run(trust, cwd=tmp_path, env=own_settings(tmp_path), check=True)
+    with jupyter_lab(tmp_path) as address:
+        tab = browser.new_page(viewport=PHONE)
+        tab.goto(address.format("figure.ipynb"))
+        drawn = tab.locator(".jp-OutputArea-output .cf-figure svg text").first
+        drawn.wait_for(timeout=60_000)
+        ink = "e => getComputedStyle(e).fill"
+        around = "e => getComputedStyle(e.closest('.jp-OutputArea-output')).color"
+        assert drawn.evaluate(ink) == drawn.evaluate(around)
+        tab.close()
 
 
 # ---------------------------------------------------------------- assignments
