@@ -82,11 +82,16 @@ def visited(browser: Browser, base: str, path: str, dark: bool = False, size: di
     context.close()
 
 
+def own_settings(folder: Path) -> dict[str, str]:
+    """Return an environment in which Jupyter knows nothing of the user's settings."""
+    own = {f"JUPYTER_{k}_DIR": str(folder / f".{k}") for k in ("CONFIG", "DATA", "RUNTIME")}
+    own |= {f"JUPYTERLAB_{k}_DIR": str(folder / f".{k}") for k in ("SETTINGS", "WORKSPACES")}
+    return os.environ | own
+
+
 @contextlib.contextmanager
 def jupyter_lab(folder: Path) -> Iterator[str]:
     """Start JupyterLab in a folder, without the user's settings, and give the address of a file."""
-    own = {f"JUPYTER_{k}_DIR": str(folder / f".{k}") for k in ("CONFIG", "DATA", "RUNTIME")}
-    own |= {f"JUPYTERLAB_{k}_DIR": str(folder / f".{k}") for k in ("SETTINGS", "WORKSPACES")}
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -96,7 +101,7 @@ def jupyter_lab(folder: Path) -> Iterator[str]:
     with log.open("w") as said:
         command = [house.PYTHON, "-m", "jupyterlab", *options]
         server = subprocess.Popen(
-            command, cwd=folder, env=os.environ | own, stdout=said, stderr=said
+            command, cwd=folder, env=own_settings(folder), stdout=said, stderr=said
         )
     try:
         end = time.monotonic() + 60

@@ -221,6 +221,24 @@ def test_one_row_is_a_line_and_several_are_their_mean_and_a_band(panel):
         assert (heights.min(), heights.max()) == pytest.approx((low, high))
 
 
+def test_bands_regions_and_contours_are_in_what_is_shown():
+    panel = figures.panel("Areas", xlim=(0, 3), ylim=(0, 3))
+    panel.spread([1, 2], [[1, 2], [2, 3]], like=0).region(lambda at: at[..., 0] - 1, like=1)
+    panel.contours(lambda at: at[..., 1], [1.5], 2)
+    paths = elements(panel._repr_html_(), "path")
+    shown = [(one.get("fill"), one.get("stroke"), one.get("fill-opacity")) for one in paths]
+    first, second, third = (figures.colour(j).lower() for j in range(3))
+    assert (first, None, "0.2") in shown
+    assert (second, None, "0.15") in shown
+    assert ("none", third, None) in shown
+
+
+def test_rounds_are_whole():
+    panel = figures.panel("Rounds").spread(range(1, 6), [1, 2, 3, 4, 5])
+    texts = [text.text for text in elements(panel._repr_html_(), "text")]
+    assert "2.5" not in texts[: texts.index("5") + 1]
+
+
 def test_runs_are_drawn_by_the_names_of_their_algorithms(panel):
     panel.curves({"IFCA": a_run(0.2, 0.5), "FeSEM": [a_run(0.1), a_run(0.3)]}, "accuracy")
     first, second = panel.lines

@@ -3,13 +3,15 @@
 import html
 import json
 import re
+import subprocess
 import zipfile
 
 import browser as browsing
 import house
 import nbformat
 import pytest
-from browser import PHONE, WIDE, jupyter_lab, visited
+from browser import PHONE, WIDE, jupyter_lab, own_settings, visited
+from small_figures import every_word
 
 pytestmark = pytest.mark.pages
 
@@ -306,6 +308,24 @@ def test_jupyterlab_folds_what_the_page_hides(browser, tmp_path):
         )
         tab.close()
     assert found == expected
+
+
+def test_jupyterlab_shows_a_figure_in_its_own_colours(browser, tmp_path):
+    figure = every_word()["plane"]
+    shown = nbformat.v4.new_output("display_data", {"text/html": figure._repr_html_()})
+    cell = nbformat.v4.new_code_cell("figure", outputs=[shown])
+    nbformat.write(nbformat.v4.new_notebook(cells=[cell]), tmp_path / "figure.ipynb")
+    trust = [house.PYTHON, "-m", "jupyter", "trust", "figure.ipynb"]
+    subprocess.run(trust, cwd=tmp_path, env=own_settings(tmp_path), check=True)
+    with jupyter_lab(tmp_path) as address:
+        tab = browser.new_page(viewport=PHONE)
+        tab.goto(address.format("figure.ipynb"))
+        drawn = tab.locator(".jp-OutputArea-output .cf-figure svg text").first
+        drawn.wait_for(timeout=60_000)
+        ink = "e => getComputedStyle(e).fill"
+        around = "e => getComputedStyle(e.closest('.jp-OutputArea-output')).color"
+        assert drawn.evaluate(ink) == drawn.evaluate(around)
+        tab.close()
 
 
 # ---------------------------------------------------------------- assignments

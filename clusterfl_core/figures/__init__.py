@@ -6,7 +6,7 @@ Examples
 --------
 >>> from clusterfl_core import figures
 >>> figures.colour("IFCA"), figures.colour(1), figures.colour("an algorithm of yours")
-('#0072B2', '#D55E00', '#b86d12')
+('#0072B2', '#D55E00', '#27765e')
 >>> panel = figures.panel("Accuracy rises to one half", x="round")
 >>> panel.spread([1, 2, 3], [0.1, 0.4, 0.5], "IFCA").level(0.5, "one half").owner
 <figure: Accuracy rises to one half>

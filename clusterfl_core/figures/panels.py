@@ -275,6 +275,8 @@ class Panel(Axes):
         dash, shape = seen.dash if line else "", seen.marker if marks else ""
         style = {"color": seen.colour, "ls": dash, "marker": shape, "label": label}
         self.plot(x, values.mean(0), **style)
+        if all(isinstance(one, int) for one in x) and self.get_xscale() == "linear":
+            self.xaxis.get_major_locator().set_params(integer=True)  # half a round says nothing
         if len(values) > 1:
             low, high = values.min(0), values.max(0)
             self.fill_between(x, low, high, color=seen.colour, alpha=0.2, lw=0)

@@ -92,6 +92,9 @@ class _Renderer(RendererBase):
 
     def draw_markers(self, gc, marker_path, marker_trans, path, trans, rgbFace=None):
         frame, spots = gc.get_clip_rectangle(), trans.transform(path.vertices)
+        if len(spots) == 1:  # an area or a contour, which matplotlib draws like a marker
+            place = marker_trans.frozen().translate(*spots[0])
+            return self.draw_path(gc, marker_path, place, rgbFace)
         spots = [spot for spot in spots if np.isfinite(spot).all()]
         if frame is not None:
             spots = [spot for spot in spots if frame.padded(0.1).contains(*spot)]
@@ -140,6 +143,8 @@ class _Renderer(RendererBase):
             words.append(f' stroke-width="{_n(thick)}"' if thick != 1 else "")
             dashes = gc.get_dashes()[1]
             words.append(f' stroke-dasharray="{" ".join(map(_n, dashes))}"' if dashes else "")
+        elif fill is None:
+            return  # neither filled nor outlined
         self.parts.append("".join([*words, "/>"]))
 
     def _hatch(self, gc, fill):

@@ -25,6 +25,11 @@
       const label = handle.closest(".jupyter-widgets").querySelector(".widget-label");
       handle.setAttribute("aria-label", label?.textContent || "Value");
     }
+    // A slider of values would say the place of its value.
+    for (const handle of document.querySelectorAll(".noUi-handle")) {
+      const said = handle.closest(".jupyter-widgets").querySelector(".widget-readout")?.textContent;
+      if (said) handle.setAttribute("aria-valuetext", said);
+    }
     for (const play of document.querySelectorAll(".widget-play")) {
       ["Play or pause", "Stop", "Repeat"].forEach((text, i) =>
         play.querySelectorAll("button")[i]?.setAttribute("aria-label", text));
