@@ -34,7 +34,7 @@ section, .live { display: grid; gap: .6rem; grid-template-columns: minmax(0, 1fr
 
 svg text { fill: currentColor; font-size: 12px; font-family: inherit; }
 svg text.number { text-anchor: middle; font-weight: 700; }
-svg text.name { font-weight: 700; font-size: 13px; paint-order: stroke; }
+svg text.name { font-weight: 700; font-size: 13px; paint-order: stroke; stroke: Canvas; stroke-width: 3px; stroke-linejoin: round; }
 .edge { stroke: currentColor; stroke-width: 1; }
 .star { fill: none; stroke: currentColor; stroke-width: 1.5; }
 .grid, .axis { stroke: var(--faint); fill: none; }
