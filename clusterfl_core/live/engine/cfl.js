@@ -1,8 +1,9 @@
 // CFL, clustered federated learning (Sattler, Müller, Samek; 2019). Python: algorithms/cfl.py
 //
-// All clients first train one model. Where it has come to rest but their updates still disagree, the
-// server splits them in two by the cosine similarity of the updates; each half goes on by itself.
-// The splits form a tree; its leaves are the clusters. One round of all leaves is Algorithm 5.
+// All clients first train one model. Where it has come to rest but their updates still disagree,
+// the server splits them in two by the cosine similarity of the updates; each half goes on by
+// itself. The splits form a tree; its leaves are the clusters. One round of all leaves is Algorithm
+// 5.
 
 import { known, number, one_of } from "./check.js";
 import { first_models, make_jobs, minus, next_state, norm, plus } from "./contract.js";
@@ -27,7 +28,8 @@ export function weighted_mean(updates, counts) {
 export function nearer_child(tree, v, update) {
   const [first, second] = tree[v].children;
   const [alpha_0, alpha_1] = [first, second].map((child) =>
-    Math.max(...cosine_similarity([update, ...tree[child].updates])[0].slice(1)));
+    Math.max(...cosine_similarity([update, ...tree[child].updates])[0].slice(1)),
+  );
   return alpha_0 > alpha_1 ? first : second;
 }
 
@@ -40,7 +42,12 @@ function joined_node(node, client, update) {
 
 export function CFL(given) {
   const settings = known("CFL", given, {
-    model: undefined, eps1: undefined, eps2: undefined, gamma_max: 0, local: LocalSGD(), similarity: "updates",
+    model: undefined,
+    eps1: undefined,
+    eps2: undefined,
+    gamma_max: 0,
+    local: LocalSGD(),
+    similarity: "updates",
   });
   const { model, eps1, eps2, gamma_max, local, similarity } = settings;
   number("eps1", eps1, "(0, inf]", "be positive");
@@ -51,12 +58,19 @@ export function CFL(given) {
   // Delta theta_i = SGD(theta, D_i) - theta (1)
   const update = (start, client) => minus(local.train(model, start, client), start);
 
-  // Whether a cluster splits, and how (Algorithm 5, lines 14 to 18), with what the tests saw: near a
-  // stationary point (32), clients not at rest (33), halves far enough apart for gamma_max (39).
+  // Whether a cluster splits, and how (Algorithm 5, lines 14 to 18), with what the tests saw: near
+  // a stationary point (32), clients not at rest (33), halves far enough apart for gamma_max (39).
   function bipartition(mean, updates, compared) {
-    const seen = { mean: norm(mean), longest: Math.max(...updates.map(norm)), cross: null, apart: null, split: false };
+    const seen = {
+      mean: norm(mean),
+      longest: Math.max(...updates.map(norm)),
+      cross: null,
+      apart: null,
+      split: false,
+    };
     const finite = compared.every((row) => row.every(Number.isFinite));
-    if (updates.length < 2 || !(seen.mean < eps1 && seen.longest > eps2 && finite)) return { halves: null, seen };
+    if (updates.length < 2 || !(seen.mean < eps1 && seen.longest > eps2 && finite))
+      return { halves: null, seen };
     const alpha = cosine_similarity(compared);
     const halves = optimal_bipartition(alpha);
     seen.cross = cross_similarity(alpha, ...halves);
@@ -76,8 +90,14 @@ export function CFL(given) {
       const everybody = range(world.counts.length);
       const root = { parent: -1, clients: everybody, updates: null, children: [], model: null };
       return Object.freeze({
-        seed, round: 0, bank: first_models(model, 1, seed, models), assignments: everybody.map(() => 0),
-        nodes: [0], counts: world.counts, tree: [root], tests: [],
+        seed,
+        round: 0,
+        bank: first_models(model, 1, seed, models),
+        assignments: everybody.map(() => 0),
+        nodes: [0],
+        counts: world.counts,
+        tree: [root],
+        tests: [],
       });
     },
 
@@ -92,8 +112,13 @@ export function CFL(given) {
       const own = jobs.clients.map((i) => world.clients[i]);
       const starts = jobs.models.map(([row]) => jobs.bank[row]);
       const values = { loss: own.map((client, row) => model.loss(starts[row], client)) };
-      if (similarity === "gradients") values.gradient = own.map((client, row) => model.gradient(starts[row], client));
-      return { clients: jobs.clients, bank: own.map((client, row) => update(starts[row], client)), values };
+      if (similarity === "gradients")
+        values.gradient = own.map((client, row) => model.gradient(starts[row], client));
+      return {
+        clients: jobs.clients,
+        bank: own.map((client, row) => update(starts[row], client)),
+        values,
+      };
     },
 
     // Server: split a leaf, or move its model by its mean update (Algorithm 5, lines 10 to 23). In
@@ -128,8 +153,15 @@ export function CFL(given) {
           }
           continue;
         }
-        const mean = weighted_mean(sent, ids.map((i) => state.counts[i]));
-        const { halves, seen } = bipartition(mean, sent, here.map((row) => compared[row]));
+        const mean = weighted_mean(
+          sent,
+          ids.map((i) => state.counts[i]),
+        );
+        const { halves, seen } = bipartition(
+          mean,
+          sent,
+          here.map((row) => compared[row]),
+        );
         tests.push({ node: v, ...seen });
         if (halves === null) {
           models.set(v, plus(models.get(v), mean));
@@ -139,9 +171,17 @@ export function CFL(given) {
         tree[v] = { ...tree[v], children, model: models.get(v) };
         halves.forEach((half, side) => {
           const own = half.map((row) => ids[row]);
-          tree.push({ parent: v, clients: own, updates: half.map((row) => sent[row]), children: [], model: null });
+          tree.push({
+            parent: v,
+            clients: own,
+            updates: half.map((row) => sent[row]),
+            children: [],
+            model: null,
+          });
           models.set(children[side], models.get(v));
-          own.forEach((i) => { stands[i] = children[side]; });
+          own.forEach((i) => {
+            stands[i] = children[side];
+          });
         });
         // The first child takes over the row; v keeps one only if a client is left there.
         nodes[nodes.indexOf(v)] = children[0];

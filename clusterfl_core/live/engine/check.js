@@ -9,7 +9,7 @@ function as_number(name, value) {
 
 // A value in a sentence: never longer than a line, whatever was given.
 export function shown(value) {
-  const text = typeof value === "number" ? String(value) : JSON.stringify(value) ?? String(value);
+  const text = typeof value === "number" ? String(value) : (JSON.stringify(value) ?? String(value));
   return text.length > 60 ? `${text.slice(0, 60)}…` : text;
 }
 
@@ -24,9 +24,14 @@ export function whole(name, value, least = 1, most = Infinity) {
 // A number in an interval as one writes it: "[0, 1)" or "(0, inf)".
 export function number(name, value, interval, words = `be in ${interval}`) {
   const found = as_number(name, value);
-  const [low, high] = interval.slice(1, -1).split(",").map((end) => Number(end.trim().replace("inf", "Infinity")));
-  const ends = (found === low && interval.startsWith("[")) || (found === high && interval.endsWith("]"));
-  if (!((low < found && found < high) || ends)) throw new Error(`${name} must ${words}, got ${found}`);
+  const [low, high] = interval
+    .slice(1, -1)
+    .split(",")
+    .map((end) => Number(end.trim().replace("inf", "Infinity")));
+  const ends =
+    (found === low && interval.startsWith("[")) || (found === high && interval.endsWith("]"));
+  if (!((low < found && found < high) || ends))
+    throw new Error(`${name} must ${words}, got ${found}`);
   return found;
 }
 
@@ -39,13 +44,16 @@ export function share(name, value) {
 }
 
 export function truthful(name, value) {
-  if (typeof value !== "boolean") throw new Error(`${name} must be true or false, got ${shown(value)}`);
+  if (typeof value !== "boolean")
+    throw new Error(`${name} must be true or false, got ${shown(value)}`);
   return value;
 }
 
 export function one_of(name, value, allowed) {
   if (!allowed.includes(value)) {
-    throw new Error(`${name} must be ${allowed.map((one) => `'${one}'`).join(" or ")}, got ${shown(value)}`);
+    throw new Error(
+      `${name} must be ${allowed.map((one) => `'${one}'`).join(" or ")}, got ${shown(value)}`,
+    );
   }
   return value;
 }
@@ -75,12 +83,16 @@ export function known(what, given, defaults) {
 // Rows of finite numbers, all of one length, each as a Float64Array of its own.
 export function rows_of(name, given, most, width = null) {
   if (!Array.isArray(given) || !given.length || given.length > most) {
-    throw new Error(`${name} must be a list of 1 to ${most} rows, got ${Array.isArray(given) ? given.length : shown(given)}`);
+    throw new Error(
+      `${name} must be a list of 1 to ${most} rows, got ${Array.isArray(given) ? given.length : shown(given)}`,
+    );
   }
   const length = width ?? given[0]?.length;
   return given.map((row, i) => {
     if (!(Array.isArray(row) || row instanceof Float64Array) || row.length !== length || !length) {
-      throw new Error(`${name} must have ${length || "some"} numbers in each row, row ${i} is ${shown(row)}`);
+      throw new Error(
+        `${name} must have ${length || "some"} numbers in each row, row ${i} is ${shown(row)}`,
+      );
     }
     row.forEach((value) => {
       if (typeof value !== "number" || !Number.isFinite(value)) {

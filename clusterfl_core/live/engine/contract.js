@@ -11,7 +11,7 @@
 // A state is never changed. It holds numbers and arrays only, so it can be kept, sent or printed:
 //
 //     state    {seed, round, bank: [model, ...], assignments: [which model is each client's], ...}
-//     jobs     {seed, round, clients: [ids], bank, models: [[rows of the bank] a client], kept, values}
+//     jobs     {seed, round, clients: [ids], bank, models: [[rows of it] a client], kept, values}
 //     replies  {clients: [ids], bank: [one model a client] or null, values: {name: [one a client]}}
 //
 // A model is a row of numbers (Float64Array), all its parameters in Python's order.
@@ -37,14 +37,31 @@ export function next_state(state, changes = {}) {
 // The jobs of the coming round trip; default models: the one assigned to each client.
 export function make_jobs(state, clients, models = null, more = {}) {
   const sent = models ?? clients.map((i) => [state.assignments[i]]);
-  return { seed: state.seed, round: state.round, clients, bank: state.bank, models: sent, kept: null, values: {}, ...more };
+  return {
+    seed: state.seed,
+    round: state.round,
+    clients,
+    bank: state.bank,
+    models: sent,
+    kept: null,
+    values: {},
+    ...more,
+  };
 }
 
 // The jobs, or the replies, of some of the clients.
 export function take_rows(asked, rows) {
   const some = (list) => (list ? rows.map((row) => list[row]) : list);
-  const values = Object.fromEntries(Object.entries(asked.values).map(([name, list]) => [name, some(list)]));
-  return { ...asked, clients: some(asked.clients), models: some(asked.models), kept: some(asked.kept), values };
+  const values = Object.fromEntries(
+    Object.entries(asked.values).map(([name, list]) => [name, some(list)]),
+  );
+  return {
+    ...asked,
+    clients: some(asked.clients),
+    models: some(asked.models),
+    kept: some(asked.kept),
+    values,
+  };
 }
 
 // M_t, the random subset of clients that takes part in a round, at least one (IFCA, Algorithm 1,

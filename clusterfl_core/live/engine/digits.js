@@ -13,7 +13,9 @@ export const TRAINING_DIGITS = 1437; // the rest is for testing, as in cf.data.l
 export function unpack_digits(text) {
   const alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
   const value = new Uint8Array(128);
-  [...alphabet].forEach((letter, i) => { value[letter.charCodeAt(0)] = i; });
+  [...alphabet].forEach((letter, i) => {
+    value[letter.charCodeAt(0)] = i;
+  });
   const each = (PIXELS / 4) * 3;
   const count = text.length / (each + 1);
   whole("images in the text", count, 1);
@@ -42,17 +44,30 @@ function turned(image, quarters) {
 
 export function digits_settings(given) {
   const settings = known("the world of digits", given, {
-    twist: "rotated", clusters: 4, clients: 6, points: 40, hidden: 32, seed: 0,
+    twist: "rotated",
+    clusters: 4,
+    clients: 6,
+    points: 40,
+    hidden: 32,
+    seed: 0,
   });
   one_of("twist", settings.twist, ["rotated", "swapped", "none"]);
-  const k = whole("clusters", settings.clusters, 1, { rotated: 4, swapped: 5, none: 1 }[settings.twist]);
-  if (settings.twist === "rotated" && k === 3) throw new Error("clusters must be 1, 2 or 4 (quarter turns), got 3");
+  const k = whole(
+    "clusters",
+    settings.clusters,
+    1,
+    { rotated: 4, swapped: 5, none: 1 }[settings.twist],
+  );
+  if (settings.twist === "rotated" && k === 3)
+    throw new Error("clusters must be 1, 2 or 4 (quarter turns), got 3");
   const m = k * whole("clients", settings.clients, 1, MOST.clients);
   whole("points", settings.points, 1, MOST.points);
   whole("hidden", settings.hidden, 1, 256);
   whole("seed", settings.seed, 0, 2 ** 32 - 1);
   if (m * settings.points > TRAINING_DIGITS) {
-    throw new Error(`there are ${TRAINING_DIGITS} images, ${m} clients with ${settings.points} each would need ${m * settings.points}`);
+    throw new Error(
+      `there are ${TRAINING_DIGITS} images, ${m} clients with ${settings.points} each would need ${m * settings.points}`,
+    );
   }
   return settings;
 }
@@ -72,8 +87,10 @@ export function make_digits({ images, ...given }) {
     return { ...digits_client(images, rows, twist, cluster, clusters, swaps), cluster, rows };
   });
   const rest = range(images.y.length).slice(TRAINING_DIGITS);
-  const test = range(clusters).map((cluster) =>
-    ({ ...digits_client(images, rest, twist, cluster, clusters, swaps), cluster }));
+  const test = range(clusters).map((cluster) => ({
+    ...digits_client(images, rest, twist, cluster, clusters, swaps),
+    cluster,
+  }));
   return Object.freeze({
     kind: "digits",
     model,
@@ -92,7 +109,9 @@ function digits_client(images, rows, twist, cluster, k, swaps) {
   rows.forEach((row, l) => {
     const image = images.x.subarray(row * PIXELS, (row + 1) * PIXELS);
     const seen = twist === "rotated" ? turned(image, (4 / k) * cluster) : image;
-    seen.forEach((grey, p) => { x[l * PIXELS + p] = Math.round((grey * 255) / 16) / 255; });
+    seen.forEach((grey, p) => {
+      x[l * PIXELS + p] = Math.round((grey * 255) / 16) / 255;
+    });
     const label = images.y[row];
     const swap = twist === "swapped" && (label === one || label === other);
     y[l] = swap ? one + other - label : label;
@@ -103,9 +122,14 @@ function digits_client(images, rows, twist, cluster, k, swaps) {
 // A world of points that somebody else made: x [n * inputs] in [0, 1], y labels.
 export function digits_world(clients, model) {
   return Object.freeze({
-    kind: "digits", model, truth: null,
+    kind: "digits",
+    model,
+    truth: null,
     clients: clients.map(({ x, y, cluster = 0 }) => ({
-      n: y.length, x: Float64Array.from(x), y: Int32Array.from(y), cluster,
+      n: y.length,
+      x: Float64Array.from(x),
+      y: Int32Array.from(y),
+      cluster,
     })),
     counts: clients.map(({ y }) => y.length),
     clusters: clients.map(({ cluster = 0 }) => cluster),

@@ -1,8 +1,8 @@
 // EM, expectation maximisation for hidden groups of linear clients: chapter 3, (3.4) to (3.6).
 //
-// Hard EM gives each client the model with the lowest loss, soft EM a share in each model; then each
-// model is fitted to the clients that it explains. The clients send their sums, which is all that a
-// weighted least-squares fit needs.
+// Hard EM gives each client the model with the lowest loss, soft EM a share in each model; then
+// each model is fitted to the clients that it explains. The clients send their sums, which is all
+// that a weighted least-squares fit needs.
 
 import { among, known, positive, truthful, whole } from "./check.js";
 import { first_models, make_jobs, next_state } from "./contract.js";
@@ -26,7 +26,12 @@ export function soft_step(losses, shares, points, noise) {
 }
 
 export function EM(given) {
-  const settings = known("EM", given, { model: undefined, clusters: undefined, soft: false, noise: 0.3 });
+  const settings = known("EM", given, {
+    model: undefined,
+    clusters: undefined,
+    soft: false,
+    noise: 0.3,
+  });
   const { model, clusters, soft, noise } = settings;
   if (model.name !== "LinearRegression") throw new Error("EM fits linear models only");
   whole("clusters", clusters, 1, 20);
@@ -43,7 +48,11 @@ export function EM(given) {
       among("clusters", clusters, m);
       const equal = Array(clusters).fill(1 / clusters);
       return Object.freeze({
-        seed, round: 0, bank: first_models(model, clusters, seed, models), shares: equal, counts: world.counts,
+        seed,
+        round: 0,
+        bank: first_models(model, clusters, seed, models),
+        shares: equal,
+        counts: world.counts,
         assignments: range(m).map(() => equal),
       });
     },
@@ -51,7 +60,12 @@ export function EM(given) {
     // All models and the shares go to all clients
     plan(state) {
       const ids = range(state.counts.length);
-      return make_jobs(state, ids, ids.map(() => range(clusters)), { values: { shares: ids.map(() => state.shares) } });
+      return make_jobs(
+        state,
+        ids,
+        ids.map(() => range(clusters)),
+        { values: { shares: ids.map(() => state.shares) } },
+      );
     },
 
     // E-step. The loss a client reports is its own part of the cost (3.4), sum_j q_ij F_i(theta_j).
@@ -59,9 +73,15 @@ export function EM(given) {
       const own = jobs.clients.map((i) => world.clients[i]);
       const losses = own.map((client) => jobs.bank.map((theta) => model.loss(theta, client)));
       const q = losses.map((row, i) =>
-        (soft ? soft_step(row, jobs.values.shares[i], own[i].n, noise) : hard_step(row)));
-      const loss = losses.map((row, i) => row.reduce((sum, one, j) => sum + (q[i][j] > 0 ? q[i][j] * one : 0), 0));
-      const sums = own.map(({ n, xx, xy }) => ({ xx: xx.map((one) => n * one), xy: xy.map((one) => n * one) }));
+        soft ? soft_step(row, jobs.values.shares[i], own[i].n, noise) : hard_step(row),
+      );
+      const loss = losses.map((row, i) =>
+        row.reduce((sum, one, j) => sum + (q[i][j] > 0 ? q[i][j] * one : 0), 0),
+      );
+      const sums = own.map(({ n, xx, xy }) => ({
+        xx: xx.map((one) => n * one),
+        xy: xy.map((one) => n * one),
+      }));
       return { clients: jobs.clients, bank: null, values: { q, loss, sums } };
     },
 
@@ -81,7 +101,9 @@ export function EM(given) {
       });
       const shares = state.shares.map((_, j) => q.reduce((sum, row) => sum + row[j], 0) / q.length);
       const assignments = [...state.assignments];
-      replies.clients.forEach((i, row) => { assignments[i] = q[row]; });
+      replies.clients.forEach((i, row) => {
+        assignments[i] = q[row];
+      });
       return next_state(state, { bank, shares, assignments });
     },
   });

@@ -1,4 +1,5 @@
-// FedSoft, soft clustered federated learning (Ruan and Joe-Wong; 2022). Python: algorithms/fedsoft.py
+// FedSoft, soft clustered federated learning (Ruan and Joe-Wong; 2022). Python:
+// algorithms/fedsoft.py
 //
 // The data of each client is a mixture of k distributions. The server keeps k centers c_j, client i
 // a personal model w_i; u_ij is the share of cluster j in the data of client i, its importance.
@@ -19,7 +20,9 @@ export function votes(model, bank, client) {
 // lines 5 to 10).
 export function estimate_importance(model, bank, client, smoother) {
   const counts = bank.map(() => 0);
-  votes(model, bank, client).forEach((j) => { counts[j] += 1; });
+  votes(model, bank, client).forEach((j) => {
+    counts[j] += 1;
+  });
   return counts.map((count) => Math.max(count / client.n, smoother));
 }
 
@@ -41,7 +44,9 @@ export function select(weights, size, [seed, round]) {
     const left = [...row];
     const chosen = row.map(() => 0);
     if (left.filter((weight) => weight > 0).length < size) {
-      throw new Error(`selected must be at most the number of clients with positive importance, got ${size}`);
+      throw new Error(
+        `selected must be at most the number of clients with positive importance, got ${size}`,
+      );
     }
     for (let drawn = 0; drawn < size; drawn++) {
       const at = source.uniform() * left.reduce((sum, one) => sum + one, 0);
@@ -72,8 +77,14 @@ export function proximal_pull(bank, importance, proximal) {
 
 export function FedSoft(given) {
   const settings = known("FedSoft", given, {
-    model: undefined, clusters: undefined, local: LocalSGD(), proximal: 1, selected: null, interval: 2,
-    smoother: 1e-4, warm_start: true,
+    model: undefined,
+    clusters: undefined,
+    local: LocalSGD(),
+    proximal: 1,
+    selected: null,
+    interval: 2,
+    smoother: 1e-4,
+    warm_start: true,
   });
   const { model, clusters, local, proximal, selected, interval, smoother, warm_start } = settings;
   whole("clusters", clusters, 1, 20);
@@ -83,7 +94,9 @@ export function FedSoft(given) {
   number("smoother", smoother, "[0, 1)");
   truthful("warm_start", warm_start);
   if (selected !== null && smoother === 0) {
-    throw new Error("smoother must be positive where clients are selected, got 0: a cluster that no point has chosen would have nobody to select");
+    throw new Error(
+      "smoother must be positive where clients are selected, got 0: a cluster that no point has chosen would have nobody to select",
+    );
   }
 
   // The next round trip weighs once in each round with t mod tau = 0 (line 3).
@@ -110,9 +123,14 @@ export function FedSoft(given) {
       const told = models !== null && models.length === clusters ? [...models, models[0]] : models;
       const fresh = first_models(model, clusters + 1, seed, told);
       return Object.freeze({
-        seed, round: 0, bank: fresh.slice(0, clusters), counts: world.counts,
+        seed,
+        round: 0,
+        bank: fresh.slice(0, clusters),
+        counts: world.counts,
         assignments: range(m).map(() => Array(clusters).fill(1 / clusters)),
-        personal: range(m).map(() => fresh[clusters]), empty: Array(clusters).fill(0), weighed: -1,
+        personal: range(m).map(() => fresh[clusters]),
+        empty: Array(clusters).fill(0),
+        weighed: -1,
       });
     },
 
@@ -133,13 +151,20 @@ export function FedSoft(given) {
     client_step(jobs, world) {
       const own = jobs.clients.map((i) => world.clients[i]);
       if (!jobs.values.importance) {
-        const importance = own.map((client) => estimate_importance(model, jobs.bank, client, smoother));
+        const importance = own.map((client) =>
+          estimate_importance(model, jobs.bank, client, smoother),
+        );
         return { clients: jobs.clients, bank: null, values: { importance } };
       }
-      const starts = jobs.kept ?? jobs.values.importance.map((row) => {
-        const total = row.reduce((sum, one) => sum + one, 0);
-        return blend(jobs.bank, row.map((one) => one / total));
-      });
+      const starts =
+        jobs.kept ??
+        jobs.values.importance.map((row) => {
+          const total = row.reduce((sum, one) => sum + one, 0);
+          return blend(
+            jobs.bank,
+            row.map((one) => one / total),
+          );
+        });
       const loss = own.map((client, row) => model.loss(starts[row], client));
       const bank = own.map((client, row) => {
         const pull = proximal_pull(jobs.bank, jobs.values.importance[row], proximal);
@@ -153,18 +178,28 @@ export function FedSoft(given) {
     absorb(state, replies) {
       if (replies.bank === null) {
         const assignments = [...state.assignments];
-        replies.clients.forEach((i, row) => { assignments[i] = replies.values.importance[row]; });
+        replies.clients.forEach((i, row) => {
+          assignments[i] = replies.values.importance[row];
+        });
         return Object.freeze({ ...state, assignments, weighed: state.round });
       }
       const bank = shares(state).map((counted, j) => {
         const own = replies.clients.map((i) => counted[i]);
         const total = own.reduce((sum, one) => sum + one, 0);
-        return total > 0 ? blend(replies.bank, own.map((one) => one / total)) : state.bank[j];
+        return total > 0
+          ? blend(
+              replies.bank,
+              own.map((one) => one / total),
+            )
+          : state.bank[j];
       });
       const personal = [...state.personal];
-      replies.clients.forEach((i, row) => { personal[i] = replies.bank[row]; });
+      replies.clients.forEach((i, row) => {
+        personal[i] = replies.bank[row];
+      });
       const empty = state.empty.map((rounds, j) =>
-        (state.assignments.some((row) => row[j] > smoother) ? 0 : rounds + 1));
+        state.assignments.some((row) => row[j] > smoother) ? 0 : rounds + 1,
+      );
       return next_state(state, { bank, personal, empty });
     },
   });

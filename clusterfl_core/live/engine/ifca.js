@@ -6,14 +6,17 @@
 // chose it.
 
 import { among, known, one_of, share, whole } from "./check.js";
-import { first_models, group_means, make_jobs, next_state, participants, summed } from "./contract.js";
+import { first_models, make_jobs, next_state, participants } from "./contract.js";
+import { group_means, summed } from "./contract.js";
 import { range } from "./random.js";
 import { LocalSGD } from "./solvers.js";
 
 // Index of the lowest loss; the first one where several are equal.
 export function lowest(losses) {
   let least = 0;
-  losses.forEach((loss, j) => { if (loss < losses[least]) least = j; });
+  losses.forEach((loss, j) => {
+    if (loss < losses[least]) least = j;
+  });
   return least;
 }
 
@@ -29,14 +32,20 @@ export function estimate_identities(model, bank, world) {
 
 export function IFCA(given) {
   const settings = known("IFCA", given, {
-    model: undefined, clusters: undefined, local: LocalSGD(), option: "models", participation: 1,
+    model: undefined,
+    clusters: undefined,
+    local: LocalSGD(),
+    option: "models",
+    participation: 1,
   });
   const { model, clusters, local, option, participation } = settings;
   whole("clusters", clusters, 1, 20);
   share("participation", participation);
   one_of("option", option, ["models", "gradients"]);
   if (option === "gradients" && local.steps !== 1) {
-    throw new Error(`option 'gradients' sends one gradient a round, so local.steps must be 1, got ${local.steps}`);
+    throw new Error(
+      `option 'gradients' sends one gradient a round, so local.steps must be 1, got ${local.steps}`,
+    );
   }
 
   return Object.freeze({
@@ -49,14 +58,23 @@ export function IFCA(given) {
       among("clusters", clusters, m);
       const bank = first_models(model, clusters, seed, models);
       return Object.freeze({
-        seed, round: 0, bank, assignments: Array(m).fill(-1), empty: Array(clusters).fill(0), stable: 0,
+        seed,
+        round: 0,
+        bank,
+        assignments: Array(m).fill(-1),
+        empty: Array(clusters).fill(0),
+        stable: 0,
       });
     },
 
     // Server: all k models go to a random subset of the clients (lines 3 and 4)
     plan(state) {
       const ids = participants([state.seed, state.round], state.assignments.length, participation);
-      return make_jobs(state, ids, ids.map(() => range(clusters)));
+      return make_jobs(
+        state,
+        ids,
+        ids.map(() => range(clusters)),
+      );
     },
 
     // Clients: choose the best model, then train it or take its gradient (lines 6 to 11)
@@ -66,9 +84,15 @@ export function IFCA(given) {
       const identity = losses.map(lowest); // line 6
       const bank = own.map((client, row) => {
         const theta = jobs.bank[identity[row]];
-        return option === "gradients" ? model.gradient(theta, client) : local.train(model, theta, client);
+        return option === "gradients"
+          ? model.gradient(theta, client)
+          : local.train(model, theta, client);
       });
-      return { clients: jobs.clients, bank, values: { identity, loss: losses.map((row, i) => row[identity[i]]) } };
+      return {
+        clients: jobs.clients,
+        bank,
+        values: { identity, loss: losses.map((row, i) => row[identity[i]]) },
+      };
     },
 
     // Server: average within each estimated cluster (lines 13 to 15). Option I divides by m, the
@@ -79,12 +103,16 @@ export function IFCA(given) {
       let bank;
       if (option === "gradients") {
         const { sums } = summed(replies.bank, identity, clusters);
-        bank = state.bank.map((old, j) => old.map((value, a) => value - (local.step_size / m) * sums[j][a]));
+        bank = state.bank.map((old, j) =>
+          old.map((value, a) => value - (local.step_size / m) * sums[j][a]),
+        );
       } else {
         bank = group_means(state.bank, replies.bank, identity);
       }
       const assignments = [...state.assignments];
-      replies.clients.forEach((i, row) => { assignments[i] = identity[row]; });
+      replies.clients.forEach((i, row) => {
+        assignments[i] = identity[row];
+      });
       const changed = assignments.some((j, i) => j !== state.assignments[i]);
       return next_state(state, {
         bank,

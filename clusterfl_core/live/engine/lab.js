@@ -2,8 +2,8 @@
 //
 //     {world: {kind, …settings}, algorithm: {name, …settings}, seed, models, rounds, absent}
 //
-// From it the run is begun, shared by address and copied as Python. models: the first models, or null
-// to draw them; absent: {round, from 0: [clients that do not answer in it]}.
+// From it the run is begun, shared by address and copied as Python. models: the first models, or
+// null to draw them; absent: {round, from 0: [clients that do not answer in it]}.
 
 import { known, one_of, shown, whole } from "./check.js";
 import { CFL } from "./cfl.js";
@@ -28,9 +28,10 @@ function make_world(given, images) {
     const world = images === null ? null : make_digits({ ...settings, images });
     return { world, model: MLP(64, digits_settings(settings).hidden, 10) };
   }
-  const world = kind === "linear"
-    ? make_linear(settings)
-    : linear_world(known("the world", settings, { clients: undefined }).clients);
+  const world =
+    kind === "linear"
+      ? make_linear(settings)
+      : linear_world(known("the world", settings, { clients: undefined }).clients);
   return { world, model: world.model };
 }
 
@@ -40,14 +41,20 @@ function make_algorithm(given, model) {
   for (const solver of ["local", "alone"]) {
     if (Object.hasOwn(settings, solver)) settings[solver] = LocalSGD(settings[solver]);
   }
-  if (Object.hasOwn(settings, "model")) throw new Error(`${name} has no setting "model" here: the world brings it`);
+  if (Object.hasOwn(settings, "model"))
+    throw new Error(`${name} has no setting "model" here: the world brings it`);
   return ALGORITHMS[name]({ ...settings, model });
 }
 
 // A description whose every part was read, with its world (null without images) and algorithm.
 function described(description, images = null) {
   const found = known("the laboratory", description, {
-    world: undefined, algorithm: undefined, seed: 0, models: null, rounds: 0, absent: {},
+    world: undefined,
+    algorithm: undefined,
+    seed: 0,
+    models: null,
+    rounds: 0,
+    absent: {},
   });
   whole("seed", found.seed, 0, 2 ** 32 - 1);
   whole("rounds", found.rounds, 0, MOST.rounds);
@@ -90,7 +97,8 @@ export function played(description, images = null) {
 
 // A description out of a text, or one sentence about what is wrong with it.
 export function read_description(text, images = null) {
-  if (typeof text !== "string" || text.length > 1e6) throw new Error("the text of a laboratory is too long");
+  if (typeof text !== "string" || text.length > 1e6)
+    throw new Error("the text of a laboratory is too long");
   let description;
   try {
     description = JSON.parse(text);
@@ -105,23 +113,34 @@ export function read_description(text, images = null) {
 function python(value) {
   if (value === null) return "None";
   if (typeof value === "boolean") return value ? "True" : "False";
-  if (typeof value === "number") return Object.is(value, -0) ? "-0.0" : String(value).replace("Infinity", "float('inf')");
+  if (typeof value === "number")
+    return Object.is(value, -0) ? "-0.0" : String(value).replace("Infinity", "float('inf')");
   if (typeof value === "string") return JSON.stringify(value);
-  if (Array.isArray(value) || ArrayBuffer.isView(value)) return `[${Array.from(value, python).join(", ")}]`;
-  return `{${Object.entries(value).map(([name, one]) => `${Number(name)}: ${python(one)}`).join(", ")}}`;
+  if (Array.isArray(value) || ArrayBuffer.isView(value))
+    return `[${Array.from(value, python).join(", ")}]`;
+  return `{${Object.entries(value)
+    .map(([name, one]) => `${Number(name)}: ${python(one)}`)
+    .join(", ")}}`;
 }
 
-const arguments_of = (settings) => Object.entries(settings).map(([name, value]) => `${name}=${python(value)}`);
+const arguments_of = (settings) =>
+  Object.entries(settings).map(([name, value]) => `${name}=${python(value)}`);
 
 function python_world({ kind, ...settings }) {
-  if (kind !== "points") return `replay.${kind}(${arguments_of(settings).filter((one) => !one.startsWith("hidden=")).join(", ")})`;
+  if (kind !== "points")
+    return `replay.${kind}(${arguments_of(settings)
+      .filter((one) => !one.startsWith("hidden="))
+      .join(", ")})`;
   const clients = settings.clients.map(({ x, y }) => `    (${python(x)}, ${python(y)}),\n`);
   return `replay.points([\n${clients.join("")}], clusters=${python(settings.clients.map(({ cluster = 0 }) => cluster))})`;
 }
 
 function python_algorithm({ name, starts, ...settings }, model) {
   const words = Object.entries(settings).map(([key, value]) =>
-    (key === "local" || key === "alone" ? `${key}=cf.LocalSGD(${arguments_of(value).join(", ")})` : `${key}=${python(value)}`));
+    key === "local" || key === "alone"
+      ? `${key}=cf.LocalSGD(${arguments_of(value).join(", ")})`
+      : `${key}=${python(value)}`,
+  );
   if (Number.isInteger(starts)) words.push(`starts=${starts}`);
   return `cf.${name}(${[model, ...words].join(", ")})`;
 }
@@ -130,20 +149,32 @@ function python_algorithm({ name, starts, ...settings }, model) {
 export function as_python(description) {
   const { world, algorithm, seed, models, rounds, absent } = described(description).found;
   const { name, starts, ...settings } = algorithm;
-  const features = world.kind === "linear" ? world.truth[0].length : world.clients[0]?.x?.[0]?.length;
-  const model = world.kind === "digits"
-    ? `cf.models.MLP(64, ${world.hidden ?? 32}, 10)`
-    : `cf.models.LinearRegression(${features})`;
+  const features =
+    world.kind === "linear" ? world.truth[0].length : world.clients[0]?.x?.[0]?.length;
+  const model =
+    world.kind === "digits"
+      ? `cf.models.MLP(64, ${world.hidden ?? 32}, 10)`
+      : `cf.models.LinearRegression(${features})`;
   const told = [`rounds=${rounds}`, `seed=${seed}`];
   if (models !== null) told.push(`models=${python(models)}`);
   if (Object.keys(absent).length) told.push(`absent=${python(absent)}`);
   if (Array.isArray(starts)) told.push(`starts=${python(starts)}`);
-  const lines = ["from clusterfl_core.live import replay", "", `federation = ${python_world(world)}`];
+  const lines = [
+    "from clusterfl_core.live import replay",
+    "",
+    `federation = ${python_world(world)}`,
+  ];
   if (name === "EM") {
-    lines.push(`models, shares, q = replay.em(federation, ${[...arguments_of(settings), ...told].join(", ")})`, "print(models, q)");
+    lines.push(
+      `models, shares, q = replay.em(federation, ${[...arguments_of(settings), ...told].join(", ")})`,
+      "print(models, q)",
+    );
   } else {
     lines.unshift("import clusterfl_core as cf");
-    lines.push(`settings = ${python_algorithm(algorithm, model)}`, `run = replay.run(settings, federation, ${told.join(", ")})`);
+    lines.push(
+      `settings = ${python_algorithm(algorithm, model)}`,
+      `run = replay.run(settings, federation, ${told.join(", ")})`,
+    );
     lines.push("print(run.assignments)", "print(run.models.flatten())");
   }
   return `${lines.join("\n")}\n`;

@@ -5,7 +5,14 @@ import { range, stream } from "./random.js";
 import { best_matching, least_squares } from "./solve.js";
 
 // What a page can bear.
-export const MOST = { clients: 2000, points: 1000, features: 100, clusters: 20, numbers: 2e6, rounds: 10000 };
+export const MOST = {
+  clients: 2000,
+  points: 1000,
+  features: 100,
+  clusters: 20,
+  numbers: 2e6,
+  rounds: 10000,
+};
 
 // y = <x, theta> with squared loss, without a factor 1/2 and without an intercept. What needs no
 // single points is computed from a client's sums (means over its n points): X'X, X'y and y'y.
@@ -60,8 +67,13 @@ export function LinearRegression(features) {
 function linear_client(x, y, cluster, d) {
   const n = y.length;
   const client = {
-    n, cluster, x: new Float64Array(n * d), y: Float64Array.from(y),
-    xx: new Float64Array(d * d), xy: new Float64Array(d), yy: 0,
+    n,
+    cluster,
+    x: new Float64Array(n * d),
+    y: Float64Array.from(y),
+    xx: new Float64Array(d * d),
+    xy: new Float64Array(d),
+    yy: 0,
   };
   for (let l = 0; l < n; l++) {
     client.x.set(x[l], l * d);
@@ -91,14 +103,20 @@ function linear_federation(clients, d, truth) {
 // A world of points that somebody else made.
 export function linear_world(clients) {
   if (!Array.isArray(clients) || !clients.length || clients.length > MOST.clients) {
-    throw new Error(`clients must be a list of 1 to ${MOST.clients}, got ${shown(clients?.length ?? clients)}`);
+    throw new Error(
+      `clients must be a list of 1 to ${MOST.clients}, got ${shown(clients?.length ?? clients)}`,
+    );
   }
   const d = clients[0]?.x?.[0]?.length ?? 0;
   const held = clients.reduce((sum, client) => sum + d * (client?.x?.length ?? 0), 0);
   whole("features", d, 1, MOST.features);
   whole("clients times points times features", held, 1, MOST.numbers);
   const made = clients.map((given, i) => {
-    const { x, y, cluster } = known(`client ${i}`, given, { x: undefined, y: undefined, cluster: 0 });
+    const { x, y, cluster } = known(`client ${i}`, given, {
+      x: undefined,
+      y: undefined,
+      cluster: 0,
+    });
     const points = rows_of(`x of client ${i}`, x, MOST.points, d);
     const [responses] = rows_of(`y of client ${i}`, [y], 1, points.length);
     return linear_client(points, responses, whole("cluster", cluster, 0, MOST.clusters), d);
@@ -109,7 +127,8 @@ export function linear_world(clients) {
 // One number for all groups, or a list of one a group.
 function by_group(name, given, groups, most) {
   const each = Array.isArray(given) ? given : Array(groups).fill(given);
-  if (each.length !== groups) throw new Error(`${name} must be one number or ${groups}, got ${each.length}`);
+  if (each.length !== groups)
+    throw new Error(`${name} must be one number or ${groups}, got ${each.length}`);
   return each.map((value) => whole(name, value, 1, most));
 }
 
@@ -121,25 +140,39 @@ function by_group(name, given, groups, most) {
 // the share of each truth in the points of a group's clients; default: group j is cluster j.
 export function make_linear(given) {
   const settings = known("the linear world", given, {
-    truth: undefined, clients: 6, points: 8, noise: 0.5, seed: 0, features: "normal", shares: null,
+    truth: undefined,
+    clients: 6,
+    points: 8,
+    noise: 0.5,
+    seed: 0,
+    features: "normal",
+    shares: null,
   });
   const truth = rows_of("truth", settings.truth, MOST.clusters);
   const d = whole("features", truth[0].length, 1, MOST.features);
-  const shares = settings.shares === null
-    ? truth.map((_, j) => truth.map((_, other) => Number(j === other)))
-    : rows_of("shares", settings.shares, MOST.clusters, truth.length);
+  const shares =
+    settings.shares === null
+      ? truth.map((_, j) => truth.map((_, other) => Number(j === other)))
+      : rows_of("shares", settings.shares, MOST.clusters, truth.length);
   shares.forEach((row, j) => {
     const total = row.reduce((sum, one) => sum + number("shares", one, "[0, 1]"), 0);
-    if (Math.abs(total - 1) > 1e-9) throw new Error(`shares must sum to 1, row ${j} sums to ${total}`);
+    if (Math.abs(total - 1) > 1e-9)
+      throw new Error(`shares must sum to 1, row ${j} sums to ${total}`);
   });
   const sizes = by_group("clients", settings.clients, shares.length, MOST.clients);
-  whole("clients", sizes.reduce((sum, one) => sum + one, 0), 1, MOST.clients);
+  whole(
+    "clients",
+    sizes.reduce((sum, one) => sum + one, 0),
+    1,
+    MOST.clients,
+  );
   const points = by_group("points", settings.points, shares.length, MOST.points);
   const held = sizes.reduce((sum, size, group) => sum + size * points[group] * d, 0);
   whole("clients times points times features", held, 1, MOST.numbers);
   const noise = number("noise", settings.noise, "[0, inf)", "not be negative");
   const line = one_of("features", settings.features, ["normal", "line"]) === "line";
-  if (line && d !== 2) throw new Error(`features 'line' is a slope and a height, but truth has ${d} numbers`);
+  if (line && d !== 2)
+    throw new Error(`features 'line' is a slope and a height, but truth has ${d} numbers`);
 
   const clients = [];
   sizes.forEach((size, group) => {
@@ -159,7 +192,11 @@ export function make_linear(given) {
       clients.push({ ...linear_client(x, y, group, d), sources });
     }
   });
-  return linear_federation(clients, d, truth.map((row) => [...row]));
+  return linear_federation(
+    clients,
+    d,
+    truth.map((row) => [...row]),
+  );
 }
 
 // argmin F_i, the shortest where several models fit equally well: one client's least squares.
@@ -171,7 +208,8 @@ export function best(client) {
 // over the clusters is at most 0.6 sigma.)
 export function true_error(models, truth) {
   const apart = models.map((theta) =>
-    truth.map((one) => Math.hypot(...one.map((value, a) => value - theta[a]))));
+    truth.map((one) => Math.hypot(...one.map((value, a) => value - theta[a]))),
+  );
   const matched = best_matching(apart.map((row) => row.map((value) => -value)));
   return apart.map((row, j) => row[matched[j]]);
 }

@@ -18,12 +18,22 @@ export function LocalOnly(given) {
     init(world, seed, models = null) {
       const [one] = first_models(model, 1, seed, models);
       const everybody = range(world.counts.length);
-      return Object.freeze({ seed, round: 0, bank: everybody.map(() => one), assignments: everybody });
+      return Object.freeze({
+        seed,
+        round: 0,
+        bank: everybody.map(() => one),
+        assignments: everybody,
+      });
     },
 
     // Everybody works on the model it kept; the server sends nothing
     plan(state) {
-      return make_jobs(state, state.assignments, state.bank.map(() => []), { kept: state.bank });
+      return make_jobs(
+        state,
+        state.assignments,
+        state.bank.map(() => []),
+        { kept: state.bank },
+      );
     },
 
     client_step(jobs, world) {
@@ -33,7 +43,9 @@ export function LocalOnly(given) {
     // Nothing is averaged: each model is replaced by its trained self
     absorb(state, replies) {
       const bank = [...state.bank];
-      replies.clients.forEach((i, row) => { bank[i] = replies.bank[row]; });
+      replies.clients.forEach((i, row) => {
+        bank[i] = replies.bank[row];
+      });
       return next_state(state, { bank });
     },
   });

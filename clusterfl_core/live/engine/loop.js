@@ -23,7 +23,9 @@ export function step(algorithm, world, state, { absent = [] } = {}) {
   const step_size = algorithm.local?.step_size;
   const why = step_size === undefined ? "" : `; the step size ${step_size} is probably too large`;
   if (strange >= 0) {
-    throw new Error(`round ${next.round}: the loss of client ${replies.clients[strange]} is not finite${why}`);
+    throw new Error(
+      `round ${next.round}: the loss of client ${replies.clients[strange]} is not finite${why}`,
+    );
   }
   if (!next.bank.every((theta) => theta.every(Number.isFinite))) {
     throw new Error(`round ${next.round}: a model is not finite${why}`);

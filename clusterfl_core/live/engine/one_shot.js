@@ -7,30 +7,37 @@ import { train_from } from "./fedavg.js";
 import { range, stream } from "./random.js";
 import { LocalSGD } from "./solvers.js";
 
-const squared_distance = (one, other) => one.reduce((sum, value, a) => sum + (value - other[a]) ** 2, 0);
+const squared_distance = (one, other) =>
+  one.reduce((sum, value, a) => sum + (value - other[a]) ** 2, 0);
 
 // k-means from given first centers (Lloyd, 1982), until no row changes its cluster. A center that
 // nobody is nearest to takes the row farthest from its own center, as scikit-learn does.
 //
-// Returns {centers, found: [cluster of each row], inertia: sum of squared distances, path: [centers]}.
+// Returns {centers, found: [cluster of each row], inertia: sum of squared distances, path:
+// [centers]}.
 export function k_means(rows, first, most = 300) {
   let centers = first.map((center) => Float64Array.from(center));
   let found = null;
   const path = [centers];
-  const nearest = () => rows.map((row) => {
-    const apart = centers.map((center) => squared_distance(row, center));
-    return apart.indexOf(Math.min(...apart));
-  });
+  const nearest = () =>
+    rows.map((row) => {
+      const apart = centers.map((center) => squared_distance(row, center));
+      return apart.indexOf(Math.min(...apart));
+    });
   for (let step = 0; step < most; step++) {
     const before = found;
     found = nearest();
     if (before !== null && found.every((j, i) => j === before[i])) break;
     const members = [...found];
-    const far = range(rows.length).sort((a, b) =>
-      squared_distance(rows[b], centers[found[b]]) - squared_distance(rows[a], centers[found[a]]));
+    const far = range(rows.length).sort(
+      (a, b) =>
+        squared_distance(rows[b], centers[found[b]]) - squared_distance(rows[a], centers[found[a]]),
+    );
     range(centers.length)
       .filter((j) => !found.includes(j))
-      .forEach((j, place) => { members[far[place]] = j; });
+      .forEach((j, place) => {
+        members[far[place]] = j;
+      });
     centers = group_means(centers, rows, members);
     path.push(centers);
   }
@@ -40,8 +47,13 @@ export function k_means(rows, first, most = 300) {
 
 export function OneShot(given) {
   const settings = known("OneShot", given, {
-    model: undefined, clusters: undefined, alone: LocalSGD(), local: LocalSGD(),
-    participation: 1, weighted: true, starts: 10,
+    model: undefined,
+    clusters: undefined,
+    alone: LocalSGD(),
+    local: LocalSGD(),
+    participation: 1,
+    weighted: true,
+    starts: 10,
   });
   const { model, clusters, alone, local, participation, weighted, starts } = settings;
   whole("clusters", clusters, 1, 20);
@@ -52,13 +64,17 @@ export function OneShot(given) {
   // Which local models are the first centers, for each start: those told, or k at random.
   function first_centers(seed, count) {
     if (!Array.isArray(starts)) {
-      return range(starts).map((s) => stream(seed, "starts", s).shuffle(range(count)).slice(0, clusters));
+      return range(starts).map((s) =>
+        stream(seed, "starts", s).shuffle(range(count)).slice(0, clusters),
+      );
     }
     starts.forEach((start) => {
       const rows = Array.isArray(start) ? new Set(start) : new Set();
       const there = [...rows].every((row) => Number.isInteger(row) && row >= 0 && row < count);
       if (rows.size !== clusters || start.length !== clusters || !there) {
-        throw new Error(`starts must each name ${clusters} of the ${count} local models, got ${shown(start)}`);
+        throw new Error(
+          `starts must each name ${clusters} of the ${count} local models, got ${shown(start)}`,
+        );
       }
     });
     return starts;
@@ -70,17 +86,24 @@ export function OneShot(given) {
     const sound = range(rows.length).filter((i) => rows[i].every(Number.isFinite));
     const groups = rows.map(() => -1);
     if (rows.length < clusters) {
-      throw new Error(`clusters must be at most the ${rows.length} clients that sent a local model, got ${clusters}`);
+      throw new Error(
+        `clusters must be at most the ${rows.length} clients that sent a local model, got ${clusters}`,
+      );
     }
     if (sound.length < clusters) return groups;
     const points = sound.map((i) => rows[i]);
     let best_run = null;
     for (const start of first_centers(seed, points.length)) {
-      const run = k_means(points, start.map((row) => points[row]));
+      const run = k_means(
+        points,
+        start.map((row) => points[row]),
+      );
       // By more than rounding, or two starts that end alike would be told apart by it.
       if (best_run === null || run.inertia < best_run.inertia * (1 - 1e-9)) best_run = run;
     }
-    sound.forEach((i, row) => { groups[i] = best_run.found[row]; });
+    sound.forEach((i, row) => {
+      groups[i] = best_run.found[row];
+    });
     return groups;
   }
 
@@ -95,16 +118,28 @@ export function OneShot(given) {
       among("clusters", clusters, m);
       const [one] = first_models(model, 1, seed, models);
       return Object.freeze({
-        seed, round: 0, bank: range(clusters).map(() => one), assignments: Array(m).fill(-1), counts: world.counts,
+        seed,
+        round: 0,
+        bank: range(clusters).map(() => one),
+        assignments: Array(m).fill(-1),
+        counts: world.counts,
       });
     },
 
     // Server: the fresh model goes to all; later its cluster's model to each participant
     plan(state) {
       const m = state.counts.length;
-      if (state.round === 0) return make_jobs(state, range(m), range(m).map(() => [0]));
+      if (state.round === 0)
+        return make_jobs(
+          state,
+          range(m),
+          range(m).map(() => [0]),
+        );
       const ids = participants([state.seed, state.round], m, participation);
-      return make_jobs(state, ids.filter((i) => state.assignments[i] >= 0));
+      return make_jobs(
+        state,
+        ids.filter((i) => state.assignments[i] >= 0),
+      );
     },
 
     // Clients: train the model they got. The loss they report is the one they started from, but in
@@ -113,19 +148,32 @@ export function OneShot(given) {
       const sent = jobs.models.map(([row]) => jobs.bank[row]);
       if (jobs.round > 0) return train_from(model, sent, local, jobs, world);
       const { clients, bank } = train_from(model, sent, alone, jobs, world); // line 1
-      return { clients, bank, values: { loss: clients.map((i, row) => model.loss(bank[row], world.clients[i])) } };
+      return {
+        clients,
+        bank,
+        values: { loss: clients.map((i, row) => model.loss(bank[row], world.clients[i])) },
+      };
     },
 
     // Server: cluster in round 1 (line 2); average within the clusters in every round (line 3)
     absorb(state, replies) {
       const assignments = [...state.assignments];
       if (state.round === 0) {
-        cluster(replies.bank, state.seed).forEach((j, row) => { assignments[replies.clients[row]] = j; });
+        cluster(replies.bank, state.seed).forEach((j, row) => {
+          assignments[replies.clients[row]] = j;
+        });
       }
-      const rows = range(replies.clients.length).filter((row) => assignments[replies.clients[row]] >= 0);
+      const rows = range(replies.clients.length).filter(
+        (row) => assignments[replies.clients[row]] >= 0,
+      );
       const ids = rows.map((row) => replies.clients[row]);
       const weights = ids.map((i) => (weighted ? state.counts[i] : 1));
-      const bank = group_means(state.bank, rows.map((row) => replies.bank[row]), ids.map((i) => assignments[i]), weights);
+      const bank = group_means(
+        state.bank,
+        rows.map((row) => replies.bank[row]),
+        ids.map((i) => assignments[i]),
+        weights,
+      );
       return next_state(state, { bank, assignments });
     },
   });

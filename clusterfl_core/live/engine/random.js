@@ -40,7 +40,8 @@ export function philox(counter, key) {
 
 export function stream_number(name) {
   let hash = 0x811c9dc5;
-  for (const byte of new TextEncoder().encode(name)) hash = Math.imul(hash ^ byte, 0x01000193) >>> 0;
+  for (const byte of new TextEncoder().encode(name))
+    hash = Math.imul(hash ^ byte, 0x01000193) >>> 0;
   return hash;
 }
 
@@ -57,7 +58,9 @@ export function stream(seed, name, a = 0, b = 0, c = 0) {
     },
     normal() {
       const [w0, w1, w2, w3] = block();
-      return Math.sqrt(-2 * Math.log(1 - fraction(w0, w1))) * Math.cos(2 * Math.PI * fraction(w2, w3));
+      return (
+        Math.sqrt(-2 * Math.log(1 - fraction(w0, w1))) * Math.cos(2 * Math.PI * fraction(w2, w3))
+      );
     },
     integer(n) {
       const limit = WORD - (WORD % n);

@@ -2,8 +2,8 @@
 
 import { known, positive, whole } from "./check.js";
 
-// LocalUpdate: tau steps of gradient descent on the client's own loss (IFCA, lines 18 to 21). With a
-// pull (strength a, target t) the client minimises F_i(theta) + a / 2 ‖theta‖^2 - <t, theta>.
+// LocalUpdate: tau steps of gradient descent on the client's own loss (IFCA, lines 18 to 21). With
+// a pull (strength a, target t) the client minimises F_i(theta) + a / 2 ‖theta‖^2 - <t, theta>.
 export function LocalSGD(given = {}) {
   const { steps, step_size } = known("LocalSGD", given, { steps: 1, step_size: 0.1 });
   whole("steps", steps, 1, 1000);

@@ -12,9 +12,9 @@ export function training_loss(model, bank, world) {
   return lows.reduce((sum, one) => sum + one, 0) / lows.length;
 }
 
-// Run from several initialisations, one a seed, and keep the one with the lowest final training loss
-// (IFCA, section 6). A run that diverged counts as infinitely bad. `models` says where each begins,
-// as in init; default: drawn.
+// Run from several initialisations, one a seed, and keep the one with the lowest final training
+// loss (IFCA, section 6). A run that diverged counts as infinitely bad. `models` says where each
+// begins, as in init; default: drawn.
 export function restarts(algorithm, world, rounds, seeds, models = () => null) {
   if (!seeds.length) throw new Error("seeds must name at least one seed");
   let kept = null;
@@ -40,5 +40,7 @@ export function scattered(count, features, radius, seed, start = 0) {
   whole("features", features, 1, MOST.features);
   positive("radius", radius);
   const source = stream(seed, "scattered", start);
-  return range(count).map(() => Float64Array.from({ length: features }, () => radius * (2 * source.uniform() - 1)));
+  return range(count).map(() =>
+    Float64Array.from({ length: features }, () => radius * (2 * source.uniform() - 1)),
+  );
 }
