@@ -128,7 +128,7 @@ function fitting(description) {
   const within = (name, value, low, high) => {
     if (typeof value !== "number" || !(value >= low && value <= high)) {
       throw new Error(
-        `This laboratory takes ${name} from ${low} to ${high}, the state has ${JSON.stringify(value)}`,
+        `This laboratory takes ${name} from ${low} to ${high}, not ${JSON.stringify(value)}`,
       );
     }
   };

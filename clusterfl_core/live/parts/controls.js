@@ -1,4 +1,4 @@
-// Sliders, choices and buttons, each with a name that is seen and spoken, and a value. (A slider shows
+// Sliders, choices and buttons, each with a name that is seen and spoken, and a value. (A slider has
 // its value in a plain span: an <output> would be announced a second time.)
 
 import { digits, html } from "./dom.js";

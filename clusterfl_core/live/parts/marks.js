@@ -1,4 +1,4 @@
-// The marks of groups and the colours of models, those of the book's figures. Python writes PLOTTING
+// The marks of groups and the colours of models, as in the book's figures. Python writes PLOTTING
 // before the modules, from clusterfl_core.plotting (live/__init__.py).
 
 import { svg } from "./dom.js";
