@@ -26,7 +26,7 @@ export function make_starts({ run, radius, success, load, told }) {
   );
   const result = html(
     "div",
-    { hidden: true },
+    { class: "panel", hidden: true },
     said,
     picture,
     html("div", { class: "buttons" }, low, lost),
