@@ -3,12 +3,7 @@
 import contextlib
 import functools
 import http.server
-import os
-import socket
-import subprocess
 import threading
-import time
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -80,37 +75,6 @@ def visited(browser: Browser, base: str, path: str, dark: bool = False, size: di
     page.wait_for_function(ready)
     yield page, problems
     context.close()
-
-
-@contextlib.contextmanager
-def jupyter_lab(folder: Path) -> Iterator[str]:
-    """Start JupyterLab in a folder, without the user's settings, and give the address of a file."""
-    own = {f"JUPYTER_{k}_DIR": str(folder / f".{k}") for k in ("CONFIG", "DATA", "RUNTIME")}
-    own |= {f"JUPYTERLAB_{k}_DIR": str(folder / f".{k}") for k in ("SETTINGS", "WORKSPACES")}
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    options = ["--no-browser", "--allow-root", "--ip=127.0.0.1", f"--port={port}"]
-    options += ["--ServerApp.port_retries=0", "--IdentityProvider.token=a-token"]
-    log = folder / "log"
-    with log.open("w") as said:
-        command = [house.PYTHON, "-m", "jupyterlab", *options]
-        server = subprocess.Popen(
-            command, cwd=folder, env=os.environ | own, stdout=said, stderr=said
-        )
-    try:
-        end = time.monotonic() + 60
-        while True:
-            assert server.poll() is None, log.read_text()
-            assert time.monotonic() < end, log.read_text()
-            with contextlib.suppress(OSError):
-                urllib.request.urlopen(f"http://127.0.0.1:{port}/api?token=a-token").close()
-                break
-            time.sleep(0.1)
-        yield f"http://127.0.0.1:{port}/lab/tree/{{}}?token=a-token"
-    finally:
-        server.terminate()  # ends its kernels first
-        server.wait(30)
 
 
 def missing_alts(page: Page) -> list[str]:

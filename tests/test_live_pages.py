@@ -15,10 +15,11 @@ import live_pages
 import nbformat
 import numpy as np
 import pytest
-from browser import PHONE, WIDE, jupyter_lab, served, visited
+from browser import PHONE, WIDE, served, visited
 from docutils import nodes
 from docutils.utils import new_document
 from nbformat.v4 import new_code_cell, new_notebook
+from test_pages import jupyter_lab
 
 from clusterfl_core import live, plotting
 from clusterfl_core.live import sources

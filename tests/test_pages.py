@@ -1,15 +1,23 @@
 """The built book in a browser, without a kernel and without a network: run `make book` first."""
 
+import contextlib
 import html
 import json
+import os
 import re
+import socket
+import subprocess
+import time
+import urllib.request
 import zipfile
+from collections.abc import Iterator
+from pathlib import Path
 
 import browser as browsing
 import house
 import nbformat
 import pytest
-from browser import PHONE, WIDE, jupyter_lab, visited
+from browser import PHONE, WIDE, visited
 
 pytestmark = pytest.mark.pages
 
@@ -92,6 +100,37 @@ def test_buttons_lead_to_the_address_or_are_absent(page):
 
 
 # ---------------------------------------------------------------- JupyterLab
+
+
+@contextlib.contextmanager
+def jupyter_lab(folder: Path) -> Iterator[str]:
+    """Start JupyterLab in a folder, without the user's settings, and give the address of a file."""
+    own = {f"JUPYTER_{k}_DIR": str(folder / f".{k}") for k in ("CONFIG", "DATA", "RUNTIME")}
+    own |= {f"JUPYTERLAB_{k}_DIR": str(folder / f".{k}") for k in ("SETTINGS", "WORKSPACES")}
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    options = ["--no-browser", "--allow-root", "--ip=127.0.0.1", f"--port={port}"]
+    options += ["--ServerApp.port_retries=0", "--IdentityProvider.token=a-token"]
+    log = folder / "log"
+    with log.open("w") as said:
+        command = [house.PYTHON, "-m", "jupyterlab", *options]
+        server = subprocess.Popen(
+            command, cwd=folder, env=os.environ | own, stdout=said, stderr=said
+        )
+    try:
+        end = time.monotonic() + 60
+        while True:
+            assert server.poll() is None, log.read_text()
+            assert time.monotonic() < end, log.read_text()
+            with contextlib.suppress(OSError):
+                urllib.request.urlopen(f"http://127.0.0.1:{port}/api?token=a-token").close()
+                break
+            time.sleep(0.1)
+        yield f"http://127.0.0.1:{port}/lab/tree/{{}}?token=a-token"
+    finally:
+        server.terminate()  # ends its kernels first
+        server.wait(30)
 
 
 def test_jupyterlab_folds_what_the_page_hides(browser, tmp_path):
