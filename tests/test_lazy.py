@@ -26,6 +26,7 @@ def loaded(code, *names):
         "from clusterfl_core import data, populations\npopulations.regression",
         "import clusterfl_core as cf\ncf.models.MLP, cf.LocalSGD, cf.Federation, cf.results",
         "import clusterfl_core as cf\ncf.run, cf.IFCA, cf.CFL, cf.FedSoft, cf.OneShot, cf.flower",
+        "from clusterfl_core.live import random, replay, sources",
     ],
 )
 def test_what_is_heavy_is_not_loaded_before_it_is_used(code):

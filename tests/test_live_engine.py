@@ -819,6 +819,12 @@ BAD = {
     json.dumps(GOOD | {"absent": {"0": [9]}}): "absent must be at most 3",
     json.dumps(GOOD | {"absent": {"x": [0]}}): "absent must be a number",
     json.dumps(GOOD | {"absent": [[0]]}): "absent needs its settings by name",
+    json.dumps(GOOD).replace(
+        '"kind"', '"__proto__": {"seed": 1}, "kind"'
+    ): 'no setting "__proto__"',
+    json.dumps(GOOD).replace('"steps"', '"__proto__": 1, "steps"'): 'no setting "__proto__"',
+    json.dumps(GOOD | {"absent": {"0": []}})[:-2]
+    + ', "__proto__": []}}': "absent must be a number",
     changed("world", kind="__proto__"): "the kind of world must be",
     changed("world", clients=10**6): "clients must be at most 2000",
     changed("world", clients=0): "clients must be at least 1",
@@ -862,6 +868,24 @@ def test_a_bad_laboratory_gets_one_sentence(page, text):
     assert page.evaluate("Object.prototype.rounds === undefined")
 
 
+@pytest.mark.parametrize("value", ["NaN", "Infinity", "-Infinity"])
+@pytest.mark.parametrize(
+    "change",
+    ["d.models = [[VALUE, 0], [0, 1]]", "d.world.noise = VALUE", "d.world.truth[0][0] = VALUE",
+     "d.world.clients = VALUE", "d.algorithm.local.step_size = VALUE", "d.rounds = VALUE",
+     "d.seed = VALUE", "d.algorithm.clusters = VALUE"],
+)  # fmt: skip
+def test_what_is_no_number_gets_one_sentence(page, change, value):
+    code = f"d => {{ {change.replace('VALUE', value)}; return refused(() => engine.begin(d)); }}"
+    found = page.evaluate(code, GOOD)
+    assert found.get("kind") == "Error", found
+
+
+def test_python_is_copied_before_the_first_round_too(page):
+    text = page.evaluate("d => engine.as_python(d)", GOOD)
+    assert "rounds=1, seed=0" in text
+
+
 def test_a_good_laboratory_is_read(page):
     found = page.evaluate("t => engine.read_description(t)", json.dumps(GOOD))
     assert found == GOOD | {"seed": 0, "models": None, "rounds": 0, "absent": {}}
@@ -890,12 +914,17 @@ def test_a_round_that_nobody_answers_is_refused(page):
     assert found == {"error": "round 1: no client answers", "kind": "Error"}
 
 
-def test_states_can_be_sent_to_a_worker(page):
-    for name, algorithm in COPIED.items():
-        description = {"world": WORLD, "rounds": 3} | algorithm
-        description["absent"] = {}
-        page.evaluate("d => { structuredClone(engine.played(d, images).state); }", description)
-        assert name
+@pytest.mark.parametrize("name", COPIED)
+def test_a_state_can_be_sent_to_a_worker(page, name):
+    description = {"world": WORLD} | COPIED[name] | {"rounds": 2, "absent": {}}
+    sent, kept = page.evaluate(
+        """d => {
+          const { state } = engine.played(d, images);
+          return [plain(structuredClone(state)), plain(state)];
+        }""",
+        description,
+    )
+    assert sent == kept
 
 
 # ---------------------------------------------------------------- the script

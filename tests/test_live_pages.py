@@ -123,9 +123,11 @@ def test_every_module_is_taken_and_imports_what_is_there(folder):
         assert set(modules) == set(live.PARTS)
     for path in modules.values():
         text = path.read_text(encoding="utf-8")
-        for names, source in re.findall(r'^import \{ (.+?) \} from "(.+)";$', text, re.MULTILINE):
+        imports = re.findall(r'^import \{([^}]+)\} from "([^"]+)";$', text, re.MULTILINE)
+        assert len(imports) == len(re.findall(r"^import\b", text, re.MULTILINE))
+        for names, source in imports:
             other = (path.parent / source).read_text(encoding="utf-8")
-            for name in names.split(", "):
+            for name in re.findall(r"\w+", names):
                 assert re.search(rf"^export (?:function|class|const|let) {name}\b", other, re.M)
                 assert len(re.findall(rf"\b{name}\b", text)) > 1, f"{name} is not used"
 

@@ -145,7 +145,8 @@ function python_algorithm({ name, starts, ...settings }, model) {
   return `cf.${name}(${[model, ...words].join(", ")})`;
 }
 
-// A few lines of Python that give the run of a description, made with the library.
+// A few lines of Python that give the run of a description, made with the library. Before the first
+// round they play one.
 export function as_python(description) {
   const { world, algorithm, seed, models, rounds, absent } = described(description).found;
   const { name, starts, ...settings } = algorithm;
@@ -155,7 +156,7 @@ export function as_python(description) {
     world.kind === "digits"
       ? `cf.models.MLP(64, ${world.hidden ?? 32}, 10)`
       : `cf.models.LinearRegression(${features})`;
-  const told = [`rounds=${rounds}`, `seed=${seed}`];
+  const told = [`rounds=${Math.max(1, rounds)}`, `seed=${seed}`];
   if (models !== null) told.push(`models=${python(models)}`);
   if (Object.keys(absent).length) told.push(`absent=${python(absent)}`);
   if (Array.isArray(starts)) told.push(`starts=${python(starts)}`);

@@ -23,16 +23,30 @@ const FAR = 1e4; // where models may begin, outside the picture
 const RADIUS = 2; // first models of the 200 starts: anywhere in ±2
 const MOST_ROUNDS = 200;
 const LIMITS = { groups: 4, models: 6, clients: 12, points: 50, noise: 2, step_size: 4, steps: 20 };
-const NEW_TRUTHS = [[-1.2, -0.6], [1.2, -0.6], [0, 1.2], [0, -1.9]];
-const NEW_MODELS = [[-1.8, 1.8], [1.8, 1.8], [0, 0], [0, -1.8], [-1.8, -1.8], [1.8, -1.8]];
+const NEW_TRUTHS = [
+  [-1.2, -0.6],
+  [1.2, -0.6],
+  [0, 1.2],
+  [0, -1.9],
+];
+const NEW_MODELS = [
+  [-1.8, 1.8],
+  [1.8, 1.8],
+  [0, 0],
+  [0, -1.8],
+  [-1.8, -1.8],
+  [1.8, -1.8],
+];
 const OPTIONS = { gradients: { steps: 1, step_size: 0.9 }, models: { steps: 10, step_size: 0.1 } };
 const APART = 1; // true models nearer than this are one group in two
 const STILL = 1e-3; // models that move less in a round stand still
 const QUIET = 5; // rounds in which nobody changes
 const LONG = 30; // rounds after which a run that never rests is judged
 
-const SEEN = "Stars: true models. Crosses: the server's models. Small marks: clients, each at its own best model; shape: true group, "
-  + "number: the model it chooses. Borders: where a client with many points would change its mind.";
+const SEEN =
+  "Stars: true models. Crosses: the server's models. Small marks: clients, each at its own best " +
+  "model; shape: true group, number: the model it chooses. Borders: where a client with many " +
+  "points would change its mind.";
 
 // ---------------------------------------------------------------- what a state means
 
@@ -41,16 +55,24 @@ function chosen_by_groups(identities, clusters) {
   const groups = Math.max(...clusters) + 1;
   return Array.from({ length: groups }, (_, group) => {
     const votes = [];
-    identities.forEach((j, i) => { if (clusters[i] === group) votes[j] = (votes[j] ?? 0) + 1; });
+    identities.forEach((j, i) => {
+      if (clusters[i] === group) votes[j] = (votes[j] ?? 0) + 1;
+    });
     let most = votes.findIndex((count) => count);
-    votes.forEach((count, j) => { if (count > votes[most]) most = j; });
+    votes.forEach((count, j) => {
+      if (count > votes[most]) most = j;
+    });
     return most;
   });
 }
 
 // Pairs of groups that share a model.
 function sharing_groups(own) {
-  return own.flatMap((model, g) => own.slice(g + 1).flatMap((other, step_on) => (other === model ? [[g, g + 1 + step_on, model]] : [])));
+  return own.flatMap((model, g) =>
+    own
+      .slice(g + 1)
+      .flatMap((other, step_on) => (other === model ? [[g, g + 1 + step_on, model]] : [])),
+  );
 }
 
 // Nobody changes and nothing moves any more, or the run is long and never will.
@@ -60,7 +82,9 @@ function at_rest(run) {
   if (last >= MOST_ROUNDS) return true;
   if (algorithm.participation < 1) return last >= LONG;
   if (last < QUIET) return false;
-  const moved = path[last].bank.some((theta, j) => theta.some((value, a) => Math.abs(value - path[last - 1].bank[j][a]) >= STILL));
+  const moved = path[last].bank.some((theta, j) =>
+    theta.some((value, a) => Math.abs(value - path[last - 1].bank[j][a]) >= STILL),
+  );
   const named = (state) => estimate_identities(world.model, state.bank, world).join();
   const same = path.slice(last - QUIET).every((state) => named(state) === named(path[last]));
   return (!moved && same) || last >= 3 * LONG;
@@ -68,7 +92,12 @@ function at_rest(run) {
 
 // The part of the square that lies nearer to model j than to any other, cut out border by border.
 function nearest_region(bank, j) {
-  let corners = [[-EDGE, -EDGE], [EDGE, -EDGE], [EDGE, EDGE], [-EDGE, EDGE]];
+  let corners = [
+    [-EDGE, -EDGE],
+    [EDGE, -EDGE],
+    [EDGE, EDGE],
+    [-EDGE, EDGE],
+  ];
   bank.forEach((other, i) => {
     if (i === j) return;
     const [a, b] = [other[0] - bank[j][0], other[1] - bank[j][1]];
@@ -84,7 +113,10 @@ function nearest_region(bank, j) {
       const kept_corner = here <= 0 ? [corner] : [];
       if (here > 0 === there > 0) return kept_corner;
       const part = here / (here - there);
-      return [...kept_corner, [corner[0] + part * (next[0] - corner[0]), corner[1] + part * (next[1] - corner[1])]];
+      return [
+        ...kept_corner,
+        [corner[0] + part * (next[0] - corner[0]), corner[1] + part * (next[1] - corner[1])],
+      ];
     });
   });
   return corners;
@@ -95,13 +127,18 @@ function fitting(description) {
   const { world, algorithm, models, rounds } = description;
   const within = (name, value, low, high) => {
     if (typeof value !== "number" || !(value >= low && value <= high)) {
-      throw new Error(`This laboratory takes ${name} from ${low} to ${high}, and the state has ${JSON.stringify(value)}`);
+      throw new Error(
+        `This laboratory takes ${name} from ${low} to ${high}, not ${JSON.stringify(value)}`,
+      );
     }
   };
   if (world.kind !== "linear" || algorithm.name !== "IFCA" || world.truth[0].length !== 2) {
-    throw new Error("This laboratory plays IFCA on models of two numbers, and the state is of another one");
+    throw new Error(
+      "This laboratory plays IFCA on models of two numbers, and the state is of another one",
+    );
   }
-  if ((world.features ?? "normal") !== "normal" || world.shares) throw new Error("This laboratory has no mixtures and no lines");
+  if ((world.features ?? "normal") !== "normal" || world.shares)
+    throw new Error("This laboratory has no mixtures and no lines");
   if (!models) throw new Error("The state says not where the models begin");
   within("groups", world.truth.length, 1, LIMITS.groups);
   within("models", algorithm.clusters, 1, LIMITS.models);
@@ -131,30 +168,56 @@ function make_plane() {
   function draw(run) {
     const size = picture.clientWidth || 320;
     const at = ([x, y]) => [(size * (x + EDGE)) / (2 * EDGE), (size * (EDGE - y)) / (2 * EDGE)];
-    const within = (theta) => [...theta].map((value) => Math.max(-EDGE * 0.985, Math.min(EDGE * 0.985, value)));
-    const line = (points) => points.map((one) => at(one).map((value) => value.toFixed(1)).join(",")).join(" ");
+    const within = (theta) =>
+      [...theta].map((value) => Math.max(-EDGE * 0.985, Math.min(EDGE * 0.985, value)));
+    const line = (points) =>
+      points
+        .map((one) =>
+          at(one)
+            .map((value) => value.toFixed(1))
+            .join(","),
+        )
+        .join(" ");
     const { world, algorithm, state, path } = run;
     const identities = estimate_identities(world.model, state.bank, world);
-    const radius = size < 380 ? 6.5 : 7.5;
+    const radius = size < 330 ? 6.5 : 7.5;
     const grid = [-2, -1, 0, 1, 2].map((v) => {
       const [x, y] = at([v, v]);
       return `M${x} 0V${size}M0 ${y}H${size}`;
     });
-    const working = algorithm.participation < 1 ? new Set(algorithm.plan(state).clients) : new Set();
+    const working =
+      algorithm.participation < 1 ? new Set(algorithm.plan(state).clients) : new Set();
     picture.setAttribute("viewBox", `0 0 ${size} ${size}`);
-    picture.setAttribute("aria-label", `Plane of models: ${world.truth.length} true models, ${world.clients.length} clients, ${state.bank.length} models of the server.`);
+    picture.setAttribute(
+      "aria-label",
+      `Plane of models: ${world.truth.length} true models, ${world.clients.length} clients, ` +
+        `${state.bank.length} models of the server.`,
+    );
     picture.replaceChildren(
-      ...state.bank.map((_, j) => svg("polygon", { class: "border", fill: colour_of(j), points: line(nearest_region(state.bank, j)) })),
+      ...state.bank.map((_, j) =>
+        svg("polygon", {
+          class: "border",
+          fill: colour_of(j),
+          points: line(nearest_region(state.bank, j)),
+        }),
+      ),
       svg("path", { class: "grid", d: grid.join("") }),
       ...[-2, -1, 1, 2].flatMap((v) => [
         svg("text", { x: at([v, 0])[0] + 3, y: size - 4 }, digits(v, 0)),
         svg("text", { x: 4, y: at([0, v])[1] - 3 }, digits(v, 0)),
       ]),
-      ...state.bank.map((_, j) => svg("polyline", { class: "trail", stroke: colour_of(j), points: line(path.map((one) => within(one.bank[j]))) })),
+      ...state.bank.map((_, j) =>
+        svg("polyline", {
+          class: "trail",
+          stroke: colour_of(j),
+          points: line(path.map((one) => within(one.bank[j]))),
+        }),
+      ),
       ...world.clients.map((client, i) => {
         const place = at(within(best(client)));
         const mark = client_mark(client.cluster, identities[i], ...place, radius);
-        if (working.has(i)) mark.append(svg("circle", { class: "ring", cx: place[0], cy: place[1], r: radius + 4 }));
+        if (working.has(i))
+          mark.append(svg("circle", { class: "ring", cx: place[0], cy: place[1], r: radius + 4 }));
         return mark;
       }),
     );
@@ -178,13 +241,21 @@ class PlaneLaboratory extends HTMLElement {
   connectedCallback() {
     this.dataset.lmSuppressShortcuts = "true"; // else JupyterLab takes the arrow keys
     const root = this.shadowRoot ?? this.attachShadow({ mode: "open" });
-    const live = html("div", { class: "live", role: "group", "aria-label": "Laboratory: IFCA in the plane" });
+    const live = html("div", {
+      class: "live",
+      role: "group",
+      "aria-label": "Laboratory: IFCA in the plane",
+    });
     root.replaceChildren(html("style", {}, STYLE), live, html("slot"));
     const { description, small, task } = JSON.parse(this.getAttribute("settings"));
-    this.#stop = small ? this.#picture(live, description) : this.#laboratory(live, description, task);
+    this.#stop = small
+      ? this.#picture(live, description)
+      : this.#laboratory(live, description, task);
   }
 
-  disconnectedCallback() { this.#stop(); }
+  disconnectedCallback() {
+    this.#stop();
+  }
 
   // What can be moved in the plane, and what happens then.
   #things(run, touched) {
@@ -195,14 +266,21 @@ class PlaneLaboratory extends HTMLElement {
       name: `true model of group ${spoken_mark(g)}`,
       at: theta,
       draw: (x, y) => truth_mark(g, x, y, 15),
-      moved: (at, begins) => touched(() => run.change({ world: { ...description.world, truth: replaced(world.truth, g, at) } }, begins)),
+      moved: (at, begins) =>
+        touched(() =>
+          run.change(
+            { world: { ...description.world, truth: replaced(world.truth, g, at) } },
+            begins,
+          ),
+        ),
     }));
     const models = state.bank.map((theta, j) => ({
       key: `model ${j}`,
       name: `model ${j}`,
       at: [...theta],
       draw: (x, y) => model_mark(j, x, y, 11),
-      moved: (at, begins) => touched(() => run.change({ models: replaced(state.bank, j, at), rounds: 0 }, begins)),
+      moved: (at, begins) =>
+        touched(() => run.change({ models: replaced(state.bank, j, at), rounds: 0 }, begins)),
     }));
     return [...truths, ...models];
   }
@@ -239,21 +317,45 @@ class PlaneLaboratory extends HTMLElement {
       },
       more: [button("New start", () => touched(fresh))],
     });
-    player.node.addEventListener("click", () => { rolling = player.playing; });
+    player.node.addEventListener("click", () => {
+      rolling = player.playing;
+    });
     live.classList.add("small");
-    live.append(html("div", { class: "two" }, plane.node, html("div", { class: "side" }, said, player.node, html("p", { class: "key" }, SEEN))));
-    run = new Run(description, MOST_ROUNDS, (now) => {
-      plane.node.classList.toggle("glide", player.playing);
-      plane.show(now, this.#things(now, touched));
-      const own = chosen_by_groups(estimate_identities(now.world.model, now.state.bank, now.world), now.world.clusters);
-      const result = sharing_groups(own).length ? "Some groups share a model." : "Every group has a model of its own.";
-      said.textContent = `Round ${now.path.length - 1}. ${result}`;
-    }, (sentence) => { said.textContent = sentence; });
-    const seen = new IntersectionObserver(([entry]) => {
-      visible = entry.isIntersecting;
-      if (visible && rolling && !player.playing) player.start();
-      else if (!visible) player.stop();
-    }, { threshold: 0.4 });
+    live.append(
+      html(
+        "div",
+        { class: "two" },
+        plane.node,
+        html("div", { class: "side" }, said, player.node, html("p", { class: "key" }, SEEN)),
+      ),
+    );
+    run = new Run(
+      description,
+      MOST_ROUNDS,
+      (now) => {
+        plane.node.classList.toggle("glide", player.playing);
+        plane.show(now, this.#things(now, touched));
+        const own = chosen_by_groups(
+          estimate_identities(now.world.model, now.state.bank, now.world),
+          now.world.clusters,
+        );
+        const result = sharing_groups(own).length
+          ? "Some groups share a model."
+          : "Every group has a model of its own.";
+        said.textContent = `Round ${now.path.length - 1}. ${result}`;
+      },
+      (sentence) => {
+        said.textContent = sentence;
+      },
+    );
+    const seen = new IntersectionObserver(
+      ([entry]) => {
+        visible = entry.isIntersecting;
+        if (visible && rolling && !player.playing) player.start();
+        else if (!visible) player.stop();
+      },
+      { threshold: 0.4 },
+    );
     seen.observe(this);
     return () => {
       seen.disconnect();
@@ -281,16 +383,33 @@ class PlaneLaboratory extends HTMLElement {
       if (!failing) sentences.say(status.textContent, false);
     };
     const alter = (parts, begins = true) => touched(() => run.change(parts, begins));
-    const world = (parts, begins) => alter({ world: { ...run.description.world, ...parts } }, begins);
-    const algorithm = (parts, begins) => alter({ algorithm: { ...run.description.algorithm, ...parts } }, begins);
-    const local = (parts, begins) => algorithm({ local: { ...run.description.algorithm.local, ...parts } }, begins);
+    const world = (parts, begins) =>
+      alter({ world: { ...run.description.world, ...parts } }, begins);
+    const algorithm = (parts, begins) =>
+      alter({ algorithm: { ...run.description.algorithm, ...parts } }, begins);
+    const local = (parts, begins) =>
+      algorithm({ local: { ...run.description.algorithm.local, ...parts } }, begins);
 
-    const player = make_player(() => run, { rest: at_rest, told: () => { if (!failing) sentences.say(status.textContent, false); } });
-    player.node.addEventListener("click", () => { failing = false; }, { capture: true });
+    const player = make_player(() => run, {
+      rest: at_rest,
+      told: () => {
+        if (!failing) sentences.say(status.textContent, false);
+      },
+    });
+    player.node.addEventListener(
+      "click",
+      () => {
+        failing = false;
+      },
+      { capture: true },
+    );
     const starts = make_starts({
       run: () => run,
       radius: RADIUS,
-      success: (bank, there) => !sharing_groups(chosen_by_groups(estimate_identities(there.model, bank, there), there.clusters)).length,
+      success: (bank, there) =>
+        !sharing_groups(
+          chosen_by_groups(estimate_identities(there.model, bank, there), there.clusters),
+        ).length,
       load: (models, words) => {
         player.stop();
         run.change({ models: models.map((theta) => [...theta]), rounds: 0 });
@@ -312,38 +431,119 @@ class PlaneLaboratory extends HTMLElement {
       mark: this.hasAttribute("address") ? `${this.localName}-${number_on_page()}` : null,
     });
 
-    const grown = (rows, count, more) => [...rows.slice(0, count), ...more.slice(rows.length, count)].map((row) => [...row]);
+    const grown = (rows, count, more) =>
+      [...rows.slice(0, count), ...more.slice(rows.length, count)].map((row) => [...row]);
     const controls = {
-      noise: slider({ name: "noise", low: 0, high: LIMITS.noise, by: 0.1, count: 1, changed: (noise, b) => world({ noise }, b) }),
-      clients: slider({ name: "clients a group", low: 1, high: LIMITS.clients, by: 1, changed: (clients, b) => world({ clients }, b) }),
-      points: slider({ name: "points a client", low: 1, high: LIMITS.points, by: 1, changed: (points, b) => world({ points }, b) }),
+      noise: slider({
+        name: "noise",
+        low: 0,
+        high: LIMITS.noise,
+        by: 0.1,
+        count: 1,
+        changed: (noise, b) => world({ noise }, b),
+      }),
+      clients: slider({
+        name: "clients a group",
+        low: 1,
+        high: LIMITS.clients,
+        by: 1,
+        changed: (clients, b) => world({ clients }, b),
+      }),
+      points: slider({
+        name: "points a client",
+        low: 1,
+        high: LIMITS.points,
+        by: 1,
+        changed: (points, b) => world({ points }, b),
+      }),
       models: slider({
-        name: "models k", low: 1, high: LIMITS.models, by: 1,
-        changed: (k, b) => alter({
-          algorithm: { ...run.description.algorithm, clusters: k }, models: grown(run.state.bank, k, NEW_MODELS), rounds: 0,
-        }, b),
+        name: "models k",
+        low: 1,
+        high: LIMITS.models,
+        by: 1,
+        changed: (k, b) =>
+          alter(
+            {
+              algorithm: { ...run.description.algorithm, clusters: k },
+              models: grown(run.state.bank, k, NEW_MODELS),
+              rounds: 0,
+            },
+            b,
+          ),
       }),
       groups: slider({
-        name: "groups", low: 1, high: LIMITS.groups, by: 1,
+        name: "groups",
+        low: 1,
+        high: LIMITS.groups,
+        by: 1,
         changed: (count, b) => world({ truth: grown(run.world.truth, count, NEW_TRUTHS) }, b),
       }),
       option: choice({
-        name: "option", options: [["gradients", "I: one gradient"], ["models", "II: local models"]],
+        name: "option",
+        options: [
+          ["gradients", "I: one gradient"],
+          ["models", "II: local models"],
+        ],
         changed: (option) => algorithm({ option, local: OPTIONS[option] }),
       }),
-      step_size: slider({ name: "step size γ", low: 0.05, high: LIMITS.step_size, by: 0.05, count: 2, changed: (step_size, b) => local({ step_size }, b) }),
-      steps: slider({ name: "local steps τ", low: 1, high: LIMITS.steps, by: 1, changed: (steps, b) => local({ steps }, b) }),
-      participation: slider({ name: "participation", low: 0.1, high: 1, by: 0.1, count: 1, changed: (participation, b) => algorithm({ participation }, b) }),
+      step_size: slider({
+        name: "step size γ",
+        low: 0.05,
+        high: LIMITS.step_size,
+        by: 0.05,
+        count: 2,
+        changed: (step_size, b) => local({ step_size }, b),
+      }),
+      steps: slider({
+        name: "local steps τ",
+        low: 1,
+        high: LIMITS.steps,
+        by: 1,
+        changed: (steps, b) => local({ steps }, b),
+      }),
+      participation: slider({
+        name: "participation",
+        low: 0.1,
+        high: 1,
+        by: 0.1,
+        count: 1,
+        changed: (participation, b) => algorithm({ participation }, b),
+      }),
     };
-    const deal = button("Deal new points", () => world({ seed: (run.description.world.seed + 1) % 2 ** 32 }));
-    const key = html("p", { class: "key" }, SEEN, " Drag stars and crosses, or move them with the arrow keys (Shift: far).");
+    const deal = button("Deal new points", () =>
+      world({ seed: (run.description.world.seed + 1) % 2 ** 32 }),
+    );
+    const key = html(
+      "p",
+      { class: "key" },
+      SEEN,
+      " Drag stars and crosses, or move them with the arrow keys (Shift: far).",
+    );
     const pick = (...names) => names.map((name) => controls[name].node);
     live.append(
       ...(task ? [task.node] : []),
-      html("div", { class: "two" },
+      html(
+        "div",
+        { class: "two" },
         html("div", { class: "side" }, plane.node, player.node, status, sentences.node),
-        html("div", { class: "side" }, ...pick("noise", "clients", "points", "models"), html("details", {}, html("summary", {}, "More settings"), ...pick("groups", "option", "step_size", "steps", "participation"), html("div", { class: "buttons" }, deal)), identities.node, losses.node)),
-      key, starts.node, sharing.node,
+        html(
+          "div",
+          { class: "side" },
+          ...pick("noise", "clients", "points", "models"),
+          html(
+            "details",
+            {},
+            html("summary", {}, "More settings"),
+            ...pick("groups", "option", "step_size", "steps", "participation"),
+            html("div", { class: "buttons" }, deal),
+          ),
+          identities.node,
+          losses.node,
+        ),
+      ),
+      key,
+      starts.node,
+      sharing.node,
     );
 
     const show = (now) => {
@@ -356,7 +556,14 @@ class PlaneLaboratory extends HTMLElement {
       losses.show(now.losses);
       player.show(now);
       const { world: about, algorithm: how } = shown_description;
-      const values = { ...about, ...how, ...how.local, models: how.clusters, groups: about.truth.length, option: how.option };
+      const values = {
+        ...about,
+        ...how,
+        ...how.local,
+        models: how.clusters,
+        groups: about.truth.length,
+        option: how.option,
+      };
       for (const [name, control] of Object.entries(controls)) control.set(values[name]);
       controls.steps.node.hidden = how.option === "gradients";
       status.textContent = told_state(now, found, own);
@@ -366,19 +573,37 @@ class PlaneLaboratory extends HTMLElement {
     const judge = (now, own) => {
       const { noise } = now.description.world;
       const truth = now.world.truth;
-      const near = truth.some((one, g) => truth.slice(g + 1).some((other) => Math.hypot(one[0] - other[0], one[1] - other[1]) < APART));
+      const near = truth.some((one, g) =>
+        truth
+          .slice(g + 1)
+          .some((other) => Math.hypot(one[0] - other[0], one[1] - other[1]) < APART),
+      );
       const shared = sharing_groups(own);
       let sentence = "Not yet lost. Play until the models rest.";
-      if (now.state.bank.length < truth.length) sentence = "With fewer models than groups a group is always lost: that does not count.";
+      if (now.state.bank.length < truth.length)
+        sentence = "With fewer models than groups a group is always lost: that does not count.";
       else if (truth.length < 2) sentence = "One group alone cannot be lost.";
-      else if (near) sentence = `Keep the true models at least ${APART} apart, else two groups are one.`;
-      else if (!at_rest(now)) sentence = shared.length && now.path.length > 1 ? "Two groups share a model now. Does it last? Play on." : sentence;
+      else if (near)
+        sentence = `Keep the true models at least ${APART} apart, else two groups are one.`;
+      else if (!at_rest(now))
+        sentence =
+          shared.length && now.path.length > 1
+            ? "Two groups share a model now. Does it last? Play on."
+            : sentence;
       else if (shared.length) {
         smallest = Math.min(smallest, noise);
         const [g, h, model] = shared[0];
-        sentence = `Lost with noise ${digits(noise, 1)}: the groups ${spoken_mark(g)} and ${spoken_mark(h)} share model ${model}.`;
-      } else sentence = "The models rest, and every group has its own. Change the start, the data or the noise.";
-      const record = smallest === Infinity ? "" : smallest === 0 ? " Solved: you lost a group without any noise." : ` Your smallest noise: ${digits(smallest, 1)}. Can you do it with less?`;
+        const names = `${spoken_mark(g)} and ${spoken_mark(h)}`;
+        sentence = `Lost with noise ${digits(noise, 1)}: the groups ${names} share model ${model}.`;
+      } else
+        sentence =
+          "The models rest, and every group has its own. Change the start, the data or the noise.";
+      const record =
+        smallest === Infinity
+          ? ""
+          : smallest === 0
+            ? " Solved: you lost a group without any noise."
+            : ` Your smallest noise: ${digits(smallest, 1)}. Can you do it with less?`;
       task.show(sentence + record, smallest === 0);
     };
 
@@ -391,7 +616,11 @@ class PlaneLaboratory extends HTMLElement {
     sharing.arrive();
     const arrived = () => sharing.arrive();
     addEventListener("hashchange", arrived);
-    return () => { removeEventListener("hashchange", arrived); player.stop(); starts.forget(); };
+    return () => {
+      removeEventListener("hashchange", arrived);
+      player.stop();
+      starts.forget();
+    };
   }
 }
 
@@ -400,10 +629,15 @@ function told_state(run, identities, own) {
   const sizes = run.state.bank.map((_, j) => identities.filter((one) => one === j).length);
   const shared = sharing_groups(own);
   const right = run.world.clusters.filter((group, i) => identities[i] === own[group]).length;
-  const groups = shared.length
-    ? `${listed(shared.map(([g, h, model]) => `the groups ${spoken_mark(g)} and ${spoken_mark(h)} share model ${model}`))}`
-    : `every group has a model of its own, and ${right} of ${identities.length} clients choose theirs`;
-  const chosen = sizes.length > 1 ? `Models ${listed(sizes.map((_, j) => j))} are chosen by ${listed(sizes)} clients` : "All choose the one model";
+  const pairs = shared.map(
+    ([g, h, model]) => `the groups ${spoken_mark(g)} and ${spoken_mark(h)} share model ${model}`,
+  );
+  const all = `every group has a model of its own, and ${right} of ${identities.length} clients`;
+  const groups = pairs.length ? listed(pairs) : `${all} choose theirs`;
+  const chosen =
+    sizes.length > 1
+      ? `Models ${listed(sizes.map((_, j) => j))} are chosen by ${listed(sizes)} clients`
+      : "All choose the one model";
   return `Round ${run.path.length - 1}. ${chosen}; ${groups}.`;
 }
 

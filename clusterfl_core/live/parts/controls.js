@@ -1,5 +1,5 @@
-// Sliders, choices and buttons. Each has a name that is seen and spoken, and a value. (The value of a
-// slider is shown in a plain span: an <output> would be announced a second time.)
+// Sliders, choices and buttons, each with a name that is seen and spoken, and a value. (A slider has
+// its value in a plain span: an <output> would be announced a second time.)
 
 import { digits, html } from "./dom.js";
 
@@ -12,13 +12,19 @@ export function slider({ name, low, high, by, count = 0, changed }) {
   const value = html("span", { class: "value", "aria-hidden": "true" });
   let begins = true;
   const input = html("input", {
-    type: "range", id, min: low, max: high, step: by,
+    type: "range",
+    id,
+    min: low,
+    max: high,
+    step: by,
     input: () => {
       value.textContent = digits(Number(input.value), count);
       changed(Number(input.value), begins);
       begins = false;
     },
-    change: () => { begins = true; },
+    change: () => {
+      begins = true;
+    },
   });
   const node = html("div", { class: "control" }, html("label", { for: id }, name), input, value);
   return {
@@ -33,10 +39,16 @@ export function slider({ name, low, high, by, count = 0, changed }) {
 // One of several: options [[value, text] …]. → {node, set(value)}
 export function choice({ name, options, changed }) {
   const id = `control-${++controls_made}`;
-  const input = html("select", { id, change: () => changed(input.value) }, ...options.map(([value, text]) => html("option", { value }, text)));
+  const input = html(
+    "select",
+    { id, change: () => changed(input.value) },
+    ...options.map(([value, text]) => html("option", { value }, text)),
+  );
   return {
     node: html("div", { class: "control" }, html("label", { for: id }, name), input),
-    set(now) { input.value = now; },
+    set(now) {
+      input.value = now;
+    },
   };
 }
 

@@ -5,7 +5,8 @@ const SVG = "http://www.w3.org/2000/svg";
 function filled(made, attributes, children) {
   for (const [name, value] of Object.entries(attributes)) {
     if (typeof value === "function") made.addEventListener(name, value);
-    else if (value !== null && value !== false) made.setAttribute(name, value === true ? "" : value);
+    else if (value !== null && value !== false)
+      made.setAttribute(name, value === true ? "" : value);
   }
   made.append(...children);
   return made;

@@ -25,9 +25,14 @@ export function make_handles(layer, edge) {
   const nearest = (event) => {
     const far = (node) => {
       const box = node.getBoundingClientRect();
-      return Math.hypot(event.clientX - box.left - box.width / 2, event.clientY - box.top - box.height / 2);
+      return Math.hypot(
+        event.clientX - box.left - box.width / 2,
+        event.clientY - box.top - box.height / 2,
+      );
     };
-    return [...kept.values()].reduce((least, one) => (far(one.node) < far(least.node) ? one : least));
+    return [...kept.values()].reduce((least, one) =>
+      far(one.node) < far(least.node) ? one : least,
+    );
   };
 
   layer.addEventListener("pointerdown", (event) => {
@@ -36,7 +41,12 @@ export function make_handles(layer, edge) {
     const one = nearest(event);
     const at = place(event);
     const start = one.handle.at.map(within);
-    dragged = { one, id: event.pointerId, offset: [start[0] - at[0], start[1] - at[1]], begins: true };
+    dragged = {
+      one,
+      id: event.pointerId,
+      offset: [start[0] - at[0], start[1] - at[1]],
+      begins: true,
+    };
     layer.setPointerCapture(event.pointerId);
     one.node.focus({ preventScroll: true });
     one.node.classList.add("held");
@@ -50,7 +60,8 @@ export function make_handles(layer, edge) {
     dragged?.one.node.classList.remove("held");
     dragged = null;
   };
-  for (const end of ["pointerup", "pointercancel", "lostpointercapture"]) layer.addEventListener(end, release);
+  for (const end of ["pointerup", "pointercancel", "lostpointercapture"])
+    layer.addEventListener(end, release);
 
   const press = (event, one) => {
     const arrow = ARROWS[event.key];
@@ -58,7 +69,12 @@ export function make_handles(layer, edge) {
     event.preventDefault();
     event.stopPropagation();
     const stride = event.shiftKey ? 0.5 : 0.1;
-    one.handle.moved(one.handle.at.map((value, a) => within(Math.round((within(value) + stride * arrow[a]) * 100) / 100)), true);
+    one.handle.moved(
+      one.handle.at.map((value, a) =>
+        within(Math.round((within(value) + stride * arrow[a]) * 100) / 100),
+      ),
+      true,
+    );
   };
 
   return {
@@ -72,11 +88,26 @@ export function make_handles(layer, edge) {
       for (const handle of handles) {
         let one = kept.get(handle.key);
         if (!one) {
-          one = { node: html("div", { class: "handle", role: "slider", tabindex: 0, "aria-roledescription": "handle in the plane", "aria-valuemin": -edge, "aria-valuemax": edge }) };
+          one = {
+            node: html("div", {
+              class: "handle",
+              role: "slider",
+              tabindex: 0,
+              "aria-roledescription": "handle in the plane",
+              "aria-valuemin": -edge,
+              "aria-valuemax": edge,
+            }),
+          };
           const made = one;
           made.node.addEventListener("keydown", (event) => press(event, made));
           const half = REACH / 2;
-          made.node.append(svg("svg", { viewBox: `${-half} ${-half} ${REACH} ${REACH}`, "aria-hidden": "true" }, handle.draw(0, 0)));
+          made.node.append(
+            svg(
+              "svg",
+              { viewBox: `${-half} ${-half} ${REACH} ${REACH}`, "aria-hidden": "true" },
+              handle.draw(0, 0),
+            ),
+          );
           layer.append(made.node);
           kept.set(handle.key, made);
         }
@@ -88,7 +119,10 @@ export function make_handles(layer, edge) {
         one.node.classList.toggle("outside", outside);
         one.node.setAttribute("aria-label", handle.name);
         one.node.setAttribute("aria-valuenow", within(x).toFixed(2));
-        one.node.setAttribute("aria-valuetext", `${digits(x)} across, ${digits(y)} up${outside ? ", outside the picture" : ""}`);
+        one.node.setAttribute(
+          "aria-valuetext",
+          `${digits(x)} across, ${digits(y)} up${outside ? ", outside the picture" : ""}`,
+        );
       }
     },
   };

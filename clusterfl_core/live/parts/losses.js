@@ -20,12 +20,22 @@ export function make_losses() {
       const points = losses.map((loss, t) => `${x(t).toFixed(1)},${y(loss).toFixed(1)}`);
       const last = losses.length - 1;
       picture.setAttribute("viewBox", `0 0 ${width} ${HEIGHT}`);
-      picture.setAttribute("aria-label", `Mean loss: ${digits(losses[0])} in round 0, ${digits(losses[last])} in round ${last}.`);
+      picture.setAttribute(
+        "aria-label",
+        `Mean loss: ${digits(losses[0])} in round 0, ${digits(losses[last])} in round ${last}.`,
+      );
       picture.replaceChildren(
-        svg("path", { class: "axis", d: `M${left} ${HEIGHT - bottom}H${width - right}M${left} ${top}V${HEIGHT - bottom}` }),
+        svg("path", {
+          class: "axis",
+          d: `M${left} ${HEIGHT - bottom}H${width - right}M${left} ${top}V${HEIGHT - bottom}`,
+        }),
         svg("polyline", { class: "line", points: points.join(" ") }),
         svg("circle", { class: "dot", r: 3.5, cx: x(last), cy: y(losses[last]) }),
-        svg("text", { x: x(last) + 7, y: Math.min(y(losses[last]) + 4, HEIGHT - bottom) }, digits(losses[last])),
+        svg(
+          "text",
+          { x: x(last) + 7, y: Math.min(y(losses[last]) + 4, HEIGHT - bottom) },
+          digits(losses[last]),
+        ),
         svg("text", { x: left, y: HEIGHT - 3 }, "0"),
         svg("text", { x: width - right, y: HEIGHT - 3, "text-anchor": "end" }, `round ${rounds}`),
       );

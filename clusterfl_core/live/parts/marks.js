@@ -1,4 +1,4 @@
-// The marks of groups and the colours of models, those of the book's figures: Python writes PLOTTING
+// The marks of groups and the colours of models, as in the book's figures. Python writes PLOTTING
 // before the modules, from clusterfl_core.plotting (live/__init__.py).
 
 import { svg } from "./dom.js";
@@ -12,13 +12,20 @@ export const colour_of = (model) => PLOTTING.colours[model % PLOTTING.colours.le
 // White or black, whichever stands out more on the colour (WCAG 2).
 export function ink_on(colour) {
   const parts = [1, 3, 5].map((at) => parseInt(colour.slice(at, at + 2), 16) / 255);
-  const [red, green, blue] = parts.map((c) => (c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4));
+  const [red, green, blue] = parts.map((c) =>
+    c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4,
+  );
   return 0.2126 * red + 0.7152 * green + 0.0722 * blue < 0.18 ? "#fff" : "#000";
 }
 
 function shaped(outline, x, y, radius, attributes) {
   const place = `translate(${x.toFixed(1)} ${y.toFixed(1)}) scale(${radius})`;
-  return svg("path", { d: outline, transform: place, "vector-effect": "non-scaling-stroke", ...attributes });
+  return svg("path", {
+    d: outline,
+    transform: place,
+    "vector-effect": "non-scaling-stroke",
+    ...attributes,
+  });
 }
 
 // The mark of a true group.
@@ -34,7 +41,16 @@ export function client_mark(group, model, x, y, radius) {
     "g",
     {},
     group_mark(group, x, y, radius, { fill: colour, class: "edge" }),
-    svg("text", { x, y: y + radius * (0.48 + down), class: "number", style: `fill:${ink_on(colour)};font-size:${(1.35 * radius).toFixed(1)}px` }, `${model}`),
+    svg(
+      "text",
+      {
+        x,
+        y: y + radius * (0.48 + down),
+        class: "number",
+        style: `fill:${ink_on(colour)};font-size:${(1.35 * radius).toFixed(1)}px`,
+      },
+      `${model}`,
+    ),
   );
 }
 

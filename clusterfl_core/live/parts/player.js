@@ -5,17 +5,37 @@ import { html } from "./dom.js";
 
 const PACE = 500; // milliseconds a round
 
-// → {node, stop(), start(), show(run), playing}. `rest(run)`: true when playing on shows nothing new.
+// rest(run): true when playing on shows nothing new. → {node, stop(), start(), show(run), playing}
 export function make_player(run, { rest, told = () => {}, more = [] }) {
   let timer = 0;
   let first = false;
   const play = button("Play", () => (timer ? player.stop() : player.start()), { class: "main" });
-  const one = button("Step", () => { player.stop(); run().step(); told(); });
-  const undo = button("Undo", () => { player.stop(); run().undo(); told(); });
-  const reset = button("Reset", () => { player.stop(); run().reset(); told(); });
+  const one = button("Step", () => {
+    player.stop();
+    run().step();
+    told();
+  });
+  const undo = button("Undo", () => {
+    player.stop();
+    run().undo();
+    told();
+  });
+  const reset = button("Reset", () => {
+    player.stop();
+    run().reset();
+    told();
+  });
   const player = {
-    node: html("div", { class: "buttons", role: "group", "aria-label": "Rounds" }, play, one, ...(more.length ? more : [undo, reset])),
-    get playing() { return timer !== 0; },
+    node: html(
+      "div",
+      { class: "buttons", role: "group", "aria-label": "Rounds" },
+      play,
+      one,
+      ...(more.length ? more : [undo, reset]),
+    ),
+    get playing() {
+      return timer !== 0;
+    },
     start() {
       first = true;
       play.textContent = "Pause";

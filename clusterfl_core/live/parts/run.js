@@ -20,11 +20,17 @@ export class Run {
     this.#take(description, begin(description));
   }
 
-  get state() { return this.path.at(-1); }
+  get state() {
+    return this.path.at(-1);
+  }
 
-  get busy() { return this.path.length <= this.description.rounds; }
+  get busy() {
+    return this.path.length <= this.description.rounds;
+  }
 
-  get can_undo() { return this.#past.length > 0; }
+  get can_undo() {
+    return this.#past.length > 0;
+  }
 
   #take(description, { world, algorithm, state }) {
     Object.assign(this, { description, world, algorithm, path: [state] });
@@ -40,7 +46,10 @@ export class Run {
       while (this.busy && performance.now() < end) {
         const next = step(this.algorithm, this.world, this.state);
         const loss = training_loss(this.world.model, next.bank, this.world);
-        if (!(loss <= RUNAWAY * (1 + this.losses[0]))) throw new Error(`Round ${next.round}: the loss grows without end; the step size is probably too large`);
+        if (!(loss <= RUNAWAY * (1 + this.losses[0])))
+          throw new Error(
+            `Round ${next.round}: the loss grows without end; the step size is probably too large`,
+          );
         this.path.push(next);
         this.losses.push(loss);
       }
@@ -57,7 +66,8 @@ export class Run {
     const description = { ...this.description, ...parts };
     let begun;
     try {
-      if (description.rounds > this.most) throw new Error(`This laboratory plays at most ${this.most} rounds`);
+      if (description.rounds > this.most)
+        throw new Error(`This laboratory plays at most ${this.most} rounds`);
       begun = begin(description);
     } catch (error) {
       this.failed(error.message);

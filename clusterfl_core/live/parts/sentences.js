@@ -11,7 +11,11 @@ export function make_sentences() {
   };
   return {
     node: line,
-    say(sentence, seen = true) { put(sentence, seen ? "message" : "message spoken"); },
-    warn(sentence) { put(`⚠ ${sentence}${/[.!?]$/.test(sentence) ? "" : "."}`, "message warning"); },
+    say(sentence, seen = true) {
+      put(sentence, seen ? "message" : "message spoken");
+    },
+    warn(sentence) {
+      put(`⚠ ${sentence}${/[.!?]$/.test(sentence) ? "" : "."}`, "message warning");
+    },
   };
 }

@@ -4,21 +4,33 @@ import { unwritten, written } from "./address.js";
 import { button } from "./controls.js";
 import { html } from "./dom.js";
 
-// describe(): the description now; python(description): its lines; read(text): takes a state over and
-// says whether all of it could be played, or throws; told(sentence); mark: the part of the address that
-// names this laboratory, or null where the address is not the book's own. → {node, arrive()}
+// describe(): the description now; python(description): its lines; read(text): takes a state over
+// and says whether all of it could be played, or throws; told(sentence); mark: the part of the
+// address that names this laboratory, or null where the address is not the book's own.
+// → {node, arrive()}
 export function make_sharing({ describe, python, read, told, mark }) {
   const text = html("textarea", { rows: 6, spellcheck: "false", "aria-label": "Text" });
   const title = html("p");
   const copy = button("Copy the text", () => {
     text.select();
     const copied = () => told("Copied.");
-    const by_hand = () => told(document.execCommand?.("copy") ? "Copied." : "Your browser does not let this page copy: the text is marked, copy it yourself.");
+    const by_hand = () =>
+      told(
+        document.execCommand?.("copy")
+          ? "Copied."
+          : "Your browser does not let this page copy: the text is marked, copy it yourself.",
+      );
     if (navigator.clipboard) navigator.clipboard.writeText(text.value).then(copied, by_hand);
     else by_hand();
   });
   const load = button("Load the text", () => take(text.value));
-  const panel = html("div", { class: "panel", hidden: true }, title, text, html("div", { class: "buttons" }, copy, load));
+  const panel = html(
+    "div",
+    { class: "panel", hidden: true },
+    title,
+    text,
+    html("div", { class: "buttons" }, copy, load),
+  );
 
   const open = (words, value, loads) => {
     panel.hidden = false;
@@ -31,23 +43,36 @@ export function make_sharing({ describe, python, read, told, mark }) {
 
   const share_it = button("Share", () => {
     const state = written(describe());
-    if (mark === null) return open("The state as text. Send it, or paste one here and load it.", state, true);
+    if (mark === null)
+      return open("The state as text. Send it, or paste one here and load it.", state, true);
     history.replaceState(null, "", `#${mark}=${state}`);
-    return open("The state now stands in the address of this page. Send it, or paste one here and load it.", location.href, true);
+    return open(
+      "The state now stands in the address of this page. Send it, or paste one here and load it.",
+      location.href,
+      true,
+    );
   });
-  const as_code = button("Copy as Python", () => open("The same run in Python:", python(describe()), false));
+  const as_code = button("Copy as Python", () =>
+    open("The same run in Python:", python(describe()), false),
+  );
 
   // A bare state, or an address that holds one.
   function take(given) {
     try {
-      if (read(unwritten(given.includes("=") ? given.slice(given.lastIndexOf("=") + 1) : given))) told("Loaded.");
+      if (read(unwritten(given.includes("=") ? given.slice(given.lastIndexOf("=") + 1) : given)))
+        told("Loaded.");
     } catch (error) {
       told(`Not loaded. ${error.message}. The laboratory stays as it was.`, true);
     }
   }
 
   return {
-    node: html("section", { "aria-label": "Keep and share" }, html("div", { class: "buttons" }, share_it, as_code), panel),
+    node: html(
+      "section",
+      { "aria-label": "Keep and share" },
+      html("div", { class: "buttons" }, share_it, as_code),
+      panel,
+    ),
     // What the page's own address brings.
     arrive() {
       if (mark !== null && location.hash.startsWith(`#${mark}=`)) take(location.hash);

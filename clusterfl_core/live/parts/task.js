@@ -6,7 +6,12 @@ import { html } from "./dom.js";
 export function make_task(question) {
   const sign = html("span", { class: "sign", "aria-hidden": "true" }, "☐");
   const progress = html("p", { class: "progress" });
-  const node = html("section", { class: "task", "aria-label": "Task" }, html("p", {}, sign, html("strong", {}, question)), progress);
+  const node = html(
+    "section",
+    { class: "task", "aria-label": "Task" },
+    html("p", {}, sign, html("strong", {}, question)),
+    progress,
+  );
   return {
     node,
     show(sentence, solved) {
