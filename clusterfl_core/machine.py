@@ -40,22 +40,9 @@ def chunk_size(bank, clients, device="cpu"):
     """How many clients make a batch of about the size of the cache, or of memory on a GPU.
 
     A client is counted with its inputs as floats, what the layers say of them (under all models of
-    the bank for the first, and there and back in training), and three models: where it starts, its
-    gradient, and where it ends.
-
-    Parameters
-    ----------
-    bank : Bank
-        The models it is sent.
-    clients : Clients
-        Clients on which they work.
-    device : torch.device or str
-
-    Returns
-    -------
-    int
-        Between 1 and 256 on a CPU, where it is a matter of speed alone; at most a sixteenth of the
-        free memory in any case.
+    the ``bank`` it is sent for the first, and there and back in training), and three models: where
+    it starts, its gradient, and where it ends. Between 1 and 256 on a CPU, where it is a matter of
+    speed alone; at most a sixteenth of the free memory in any case.
     """
     points, numbers = clients.y.shape[1], clients.x[0, 0].numel()
     said = activations(bank.model, clients.take([0]).inputs(bank.dtype)[0, :1].cpu())

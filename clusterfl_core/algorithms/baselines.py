@@ -5,12 +5,5 @@ from clusterfl_core.algorithms.fedem import FedEM, mixed_outputs, mixture, respo
 from clusterfl_core.algorithms.local_only import LocalOnly
 from clusterfl_core.algorithms.one_shot import OneShot
 
-__all__ = [
-    "FedAvg",
-    "FedEM",
-    "LocalOnly",
-    "OneShot",
-    "mixed_outputs",
-    "mixture",
-    "responsibilities",
-]
+__all__ = ["FedAvg", "FedEM", "LocalOnly", "OneShot", "mixed_outputs", "mixture"]
+__all__ += ["responsibilities"]

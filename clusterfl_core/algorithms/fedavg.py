@@ -32,15 +32,7 @@ __all__ = ["FedAvg", "State", "train_from"]
 
 @dataclass(frozen=True)
 class State(contract.State):
-    """What the server knows between two rounds: the bank is the one model.
-
-    Parameters
-    ----------
-    seed, round, bank, assignments
-        As in :class:`clusterfl_core.contract.State`.
-    counts : LongTensor [m]
-        n_i, which clients tell the server when they join.
-    """
+    """The bank is the one model; ``counts`` [m] are n_i, which clients tell when they join."""
 
     counts: torch.Tensor
 

@@ -38,14 +38,7 @@ from clusterfl_core.models.images import (
 )
 from clusterfl_core.models.words import LSTMLayer, NextWordLSTM
 
-__all__ = [
-    "MLP",
-    "CFLConvNet",
-    "FedSoftCifar",
-    "FedSoftLetters",
-    "FirstLinear",
-    "Form",
-    "IFCACifar",
-]
-__all__ += ["IFCAFemnist", "LSTMLayer", "LinearRegression", "NextWordLSTM", "XavierConv2d"]
-__all__ += ["XavierLinear", "check", "cross_entropy", "form", "point_loss", "pull", "squared_error"]
+__all__ = ["MLP", "CFLConvNet", "FedSoftCifar", "FedSoftLetters", "FirstLinear", "Form"]
+__all__ += ["IFCACifar", "IFCAFemnist", "LSTMLayer", "LinearRegression", "NextWordLSTM"]
+__all__ += ["XavierConv2d", "XavierLinear", "check", "cross_entropy", "form", "point_loss", "pull"]
+__all__ += ["squared_error"]
