@@ -243,7 +243,7 @@ def test_where_no_script_runs_all_is_plain_text_and_folds(browser, http):
 def test_on_paper_the_page_is_light_and_its_folds_are_open(browser, http):
     look = """() => ({
       ground: getComputedStyle(document.body).backgroundColor,
-      text: getComputedStyle(document.querySelector("main p")).color,
+      text: getComputedStyle(document.querySelector("main section > p:not(.chapter-name)")).color,
       shut: [...document.querySelectorAll("main details:not([open])")]
         .filter(fold => !fold.closest(".tag_hide-input")).length,
       drawing: document.querySelectorAll(".tag_hide-input details[open]").length,
