@@ -182,6 +182,11 @@ def unanswerable(page: Page, source: str) -> list[str]:
     return problems
 
 
+def settle(page: Page) -> None:
+    """Wait until the page has answered to what was just done to it."""
+    page.evaluate("new Promise(done => requestAnimationFrame(() => setTimeout(done)))")
+
+
 def unfold(page: Page) -> None:
     """Open all folds, and all that a check says."""
     page.evaluate(

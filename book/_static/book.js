@@ -15,13 +15,22 @@ window.addEventListener("load", () => {
   new MutationObserver(quiet).observe(button, { childList: true }); // icons become pictures late
   quiet();
 
-  // A table that scrolls sideways can be reached by the keyboard.
+  // A table that scrolls sideways can be reached by the keyboard, and so can a formula in a line
+  // that is wider than the line.
   const reach = () => {
     for (const box of document.querySelectorAll(".pst-scrollable-table-container"))
       box.tabIndex = box.scrollWidth > box.clientWidth ? 0 : -1;
+    const formulas = [...document.querySelectorAll(".bd-article :not(td, th) > span.math")];
+    const wide = formulas.map((formula) => {
+      const line = formula.closest("p, li, dd, summary, div").clientWidth;
+      return formula.firstElementChild?.getBoundingClientRect().width > line;
+    });
+    formulas.forEach((formula, i) => formula.classList.toggle("wide-math", wide[i]));
   };
   reach();
+  window.MathJax?.startup?.promise.then(reach);
   window.addEventListener("resize", reach);
+  document.addEventListener("toggle", reach, true); // a fold has no widths before it is open
 });
 
 // A caption, a text of its own in a notebook, is told from the text around it.

@@ -217,7 +217,8 @@
 
   document.addEventListener("DOMContentLoaded", () => {
     const article = document.querySelector("article.bd-article");
-    const link = document.querySelector(".bd-links li.current.active > a.current");
+    const links = [...document.querySelectorAll(".bd-links a.reference.internal")];
+    const link = links.find(({ href }) => name(href) === here);
     tell();
     if (!article || !link) return mark(); // the search page, say
     const short = /^(\d+|[A-Z]) (.+)$/.exec(link.textContent.trim());
