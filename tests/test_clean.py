@@ -13,6 +13,7 @@ import urllib.request
 from html.parser import HTMLParser
 from pathlib import Path
 
+import assignments
 import nbformat
 import pytest
 import small_assignment as small
@@ -212,9 +213,15 @@ def test_reports_escape_what_students_write():
 # ---------------------------------------------------------------- in a browser
 
 
+@pytest.fixture(scope="module")
+def made(tmp_path_factory) -> Path:
+    with pytest.MonkeyPatch.context() as patch:
+        return make(tmp_path_factory.mktemp("made"), patch)
+
+
 @pytest.fixture
-def course(tmp_path, monkeypatch) -> Class:
-    made = make(tmp_path / "made", monkeypatch)
+def course(tmp_path, made, monkeypatch) -> Class:
+    monkeypatch.setattr(assignments, "SOURCE", made.parent / "assignments")
     monkeypatch.setattr(running, "run", shows(plainly))
     return Class(tmp_path, made)
 
