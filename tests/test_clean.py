@@ -260,7 +260,13 @@ def evil(course: Class) -> dict:
                 "metadata": {},
                 "data": {kind: payload if kind != "application/javascript" else FIRE},
             }
-            for kind in ("text/html", "image/svg+xml", "application/javascript", "text/markdown")
+            for kind in (
+                "text/html",
+                "image/svg+xml",
+                "application/javascript",
+                "text/markdown",
+                "application/vnd.jupyter.widget-view+json",
+            )
         ]
         nb["cells"].append(
             {
@@ -272,7 +278,13 @@ def evil(course: Class) -> dict:
                 "execution_count": 1,
             }
         )
-    nb["metadata"] = {"title": PAYLOADS["script"], "language_info": {"name": PAYLOADS["image"]}}
+    model = {"model_name": "HTMLModel", "model_module": "@jupyter-widgets/controls"}
+    state = {"state": {"w": model | {"state": {"value": PAYLOADS["image"]}}}, "version_major": 2}
+    nb["metadata"] = {
+        "title": PAYLOADS["script"],
+        "language_info": {"name": PAYLOADS["image"]},
+        "widgets": {"application/vnd.jupyter.widget-state+json": state},
+    }
     return nb
 
 
