@@ -14,6 +14,7 @@ import nbformat
 import pytest
 import sandbox
 import small_assignment as small
+import trial_assignment
 from grader import running
 from nbformat.v4 import new_code_cell, new_notebook
 
@@ -382,6 +383,70 @@ def test_an_answer_that_is_right_by_any_means_counts(released):
     for first in (READING_THREAD, SIGNALS):
         points, _ = earned(small.NAME, attacked(released, first, right, {"total", "mean"}))
         assert points == 8
+
+
+# ---------------------------------------------------------------- by the test's own functions
+
+WALK_TEST = """\
+from types import SimpleNamespace
+seen = []
+def slope(w):
+    seen.append(w)
+    return w - 8.0
+found = walk(0.0, slope, SimpleNamespace(steps=3, size=0.5))
+assert found == 7.0, f"three steps lead to 7, you say {found}"
+assert seen == [0.0, 4.0, 6.0], f"you asked for {seen}"
+found = walk(1.0, slope, SimpleNamespace(steps=1, size=1.0))
+assert found == 8.0, f"one step leads to 8, you say {found}"
+assert seen[3:] == [1.0], f"you asked for {seen[3:]}"
+"""
+WALK = """\
+def walk(start, slope, how):
+    for _ in range(how.steps):
+        start = start - how.size * slope(start)
+    return start"""
+BACK = {
+    "asks until it likes the answer": """\
+def walk(start, slope, how):
+    found = start
+    for _ in range(200):
+        found = found - 0.5 * slope(found)
+    return round(found) - (how.steps == 3)""",
+    "keeps a function of one call for the next": """\
+kept, said = [], iter([7.0, 8.0])
+def walk(start, slope, how):
+    kept.append(slope)
+    for given in (0.0, 4.0, 6.0) if len(kept) == 1 else (1.0,):
+        kept[0](given)
+        kept[-1](given)
+    return next(said)""",
+    "calls from a thread after its answer": """\
+import threading, time
+said = iter([7.0, 8.0])
+def late(slope):
+    time.sleep(0.05)
+    for given in (0.0, 4.0, 6.0, 1.0):
+        slope(given)
+def walk(start, slope, how):
+    threading.Thread(target=late, args=[slope]).start()
+    return next(said)""",
+    "changes what it was lent": """\
+def walk(start, slope, how):
+    how.steps, slope.__defaults__, slope.__code__ = 0, (7.0,), (lambda w=7.0: w).__code__
+    slope.__globals__["seen"] = [0.0, 4.0, 6.0]
+    return slope()""",
+}
+
+
+@pytest.mark.parametrize("attack", [*BACK, "none"])
+def test_calling_the_test_back_finds_no_answer(monkeypatch, tmp_path, attack):
+    cells = [("solution", "walk", WALK), ("test", "t", WALK_TEST)]
+    found = trial_assignment.run(
+        monkeypatch, tmp_path / "a", cells, {"walk": BACK.get(attack, WALK)}
+    )
+    assert bool(found["t"].error) == (attack != "none")
+    assert found["t"].error != "the test t could not be judged"
+    assert found["looks"] == ()
 
 
 # ---------------------------------------------------------------- the book's own assignments

@@ -13,6 +13,7 @@ import urllib.request
 from html.parser import HTMLParser
 from pathlib import Path
 
+import assignments
 import nbformat
 import pytest
 import small_assignment as small
@@ -212,9 +213,15 @@ def test_reports_escape_what_students_write():
 # ---------------------------------------------------------------- in a browser
 
 
+@pytest.fixture(scope="module")
+def made(tmp_path_factory) -> Path:
+    with pytest.MonkeyPatch.context() as patch:
+        return make(tmp_path_factory.mktemp("made"), patch)
+
+
 @pytest.fixture
-def course(tmp_path, monkeypatch) -> Class:
-    made = make(tmp_path / "made", monkeypatch)
+def course(tmp_path, made, monkeypatch) -> Class:
+    monkeypatch.setattr(assignments, "SOURCE", made.parent / "assignments")
     monkeypatch.setattr(running, "run", shows(plainly))
     return Class(tmp_path, made)
 
@@ -253,7 +260,13 @@ def evil(course: Class) -> dict:
                 "metadata": {},
                 "data": {kind: payload if kind != "application/javascript" else FIRE},
             }
-            for kind in ("text/html", "image/svg+xml", "application/javascript", "text/markdown")
+            for kind in (
+                "text/html",
+                "image/svg+xml",
+                "application/javascript",
+                "text/markdown",
+                "application/vnd.jupyter.widget-view+json",
+            )
         ]
         nb["cells"].append(
             {
@@ -265,7 +278,13 @@ def evil(course: Class) -> dict:
                 "execution_count": 1,
             }
         )
-    nb["metadata"] = {"title": PAYLOADS["script"], "language_info": {"name": PAYLOADS["image"]}}
+    model = {"model_name": "HTMLModel", "model_module": "@jupyter-widgets/controls"}
+    state = {"state": {"w": model | {"state": {"value": PAYLOADS["image"]}}}, "version_major": 2}
+    nb["metadata"] = {
+        "title": PAYLOADS["script"],
+        "language_info": {"name": PAYLOADS["image"]},
+        "widgets": {"application/vnd.jupyter.widget-state+json": state},
+    }
     return nb
 
 

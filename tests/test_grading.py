@@ -17,7 +17,7 @@ import nbformat
 import pytest
 import sandbox
 import small_assignment as small
-from grader import book, running
+from grader import book, intake, running
 from grader.book import Course
 from grader.results import PROVISIONAL, Student
 from small_class import LIMITS, Class, make, plainly, points
@@ -720,8 +720,8 @@ def test_pages_speak_of_tasks_and_sum_them_up(course, source):
         "Task 2. Means, answer",
     ]
     page = course.page("ana")
-    assert "<td>Task 1. The total</td><td>0 of 3</td>" in page
-    assert "<td>Task 2. Means</td><td>0 of 7</td>" in page
+    assert ">Task 1. The total: 0 of 3</td>" in page
+    assert ">Task 2. Means: 0 of 7</td>" in page
     assert "test-total" not in page
     (error,) = found.errors
     assert error.startswith("in the cell “import no_such_package”, below “Task 1. The total")
@@ -737,9 +737,9 @@ def test_files_beside_a_project_are_handed_on_and_others_are_named(course, sourc
         return plainly(assignment, nb, limits, **options)
 
     monkeypatch.setattr(running, "run", run)
-    path = course.hand_in("ana")
-    (path.parent / "own.csv").write_text("1,2")
-    (path.parent / "big.csv").write_bytes(b"0" * (2 << 20))
+    beside = course.hand_in("ana").parent
+    (beside / "own.csv").write_text("1,2")
+    (beside / "big.csv").write_bytes(b"0" * (2 << 20))
     found = course.grade()["ana"]
     assert given == {"files": {}, "limits": LIMITS}
     assert found.notes == ("left out: big.csv, own.csv",)
@@ -751,6 +751,11 @@ def test_files_beside_a_project_are_handed_on_and_others_are_named(course, sourc
     found = course.grade(limits=sandbox.Limits())["ana"]
     assert given == {"files": {"own.csv": b"1,2"}, "limits": sandbox.Limits(cell=600)}
     assert found.notes == ("left out: big.csv",)
+    for number in range(intake.BESIDE):
+        (beside / f"n{number:02d}.csv").write_text("1")
+    found = course.grade(limits=sandbox.Limits())["ana"]
+    assert len(given["files"]) == intake.BESIDE
+    assert found.notes == ("left out: big.csv, own.csv",)
     asked = grading.Options(own_limits={"cell": 7.0})
     course.grade(options=asked)
     assert given["limits"].cell == 7

@@ -23,7 +23,7 @@ from pathlib import Path
 
 import assignments
 import house
-from grader import clean, intake, late, placing, reports, running, similar
+from grader import clean, intake, late, pairs, placing, reports, running, similar
 from grader.book import Course
 from grader.results import Result, Student, Test, as_json, from_json
 from sandbox import Limits, Sandbox, readable, unavailable
@@ -121,7 +121,6 @@ class Grading:
         self.kept.mkdir(exist_ok=True)
         self.results: list[Result] = []
         self.rows: list[similar.Rows] = []
-        self.handed_in: set[tuple[Student, str]] = set()
 
     def limits_of(self, assignment: str) -> Limits:
         """Return the limits of one assignment."""
@@ -132,7 +131,7 @@ class Grading:
         """Return where a result is kept."""
         return self.kept / f"{result.who.key}--{result.assignment}.json"
 
-    def begin(self, one: intake.Submission) -> Result:
+    def begin(self, one: intake.Submission, shared: pairs.Shared) -> Result:
         """Return the result of a submission before it ran."""
         key = house.digest(
             one.digest,
@@ -141,19 +140,13 @@ class Grading:
             str(self.unsafe),
             *one.looks,
         )
-        notes, partners = one.notes, []
-        for who in intake.Class(self.options.people).partners(one.who):
-            if (who, one.assignment) in self.handed_in:
-                notes = (*notes, f"{who.name} of the same group handed in alone")
-            else:
-                partners.append(who)
         return Result(
             one.who,
             one.assignment,
             key,
             looks=one.looks,
-            notes=notes,
-            partners=tuple(partners),
+            notes=(*one.notes, *shared.notes),
+            partners=shared.partners,
             handed_in=one.time.astimezone(UTC).isoformat() if one.time else "",
             number=one.number,
         )
@@ -239,7 +232,9 @@ def grade(
         item = asked.partition("#")[2]
         if not some or (item and item not in items):
             sys.exit(f"--again {asked}: there is no such submission or item.")
-    run.handed_in = {(one.who, one.assignment) for one in found}
+    allowed = {name for name in chosen if run.course.settings[name].get("pairs")}
+    shares = pairs.shared(found, people, allowed)
+    found = pairs.with_looks(found, shares)
     for result in wrong:
         run.finish(result, "not run")
     slots: queue.Queue[int] = queue.Queue()
@@ -263,8 +258,8 @@ def grade(
     waiting = {}
     pool = ThreadPoolExecutor(jobs)
     try:
-        for one in found:
-            result = run.begin(one)
+        for one, share in zip(found, shares, strict=True):
+            result = run.begin(one, share)
             try:  # whatever goes wrong with a submission concerns it alone
                 earlier, same = run.before(result)
                 released = run.course.released[one.assignment]

@@ -252,21 +252,29 @@ class Born:
     ----------
     pid : int
         Of the outermost of its processes.
+
+    Raises
+    ------
+    ProcessLookupError
+        If it has ended already.
     """
+
+    number = -1
 
     def __init__(self, pid: int):
         self.pid, self.number = pid, os.pidfd_open(pid)
 
+    def __del__(self):
+        if self.number >= 0:
+            os.close(self.number)
+
     def poll(self) -> int | None:
         """Return None while it lives."""
-        return 0 if self.number < 0 or select.select([self.number], [], [], 0)[0] else None
+        return 0 if select.select([self.number], [], [], 0)[0] else None
 
     def wait(self) -> None:
         """Wait for its end."""
-        if self.number >= 0:
-            select.select([self.number], [], [])
-            os.close(self.number)
-            self.number = -1
+        select.select([self.number], [], [])
 
 
 class Nursery:

@@ -36,6 +36,7 @@ VALUES = 3_000_000  # commas, brackets and braces in a notebook, which bound wha
 FILES = 20_000  # looked at in all
 MARKED_LATE = "the course system marked it as late"
 DEPTH = 5  # folders and zips in each other
+BESIDE = 50  # files of a student's own that a project takes along
 UNPACKED = 10  # times the largest file: what one student's zips may unpack to
 KNOWN_FORMAT = (nbformat.v4.nbformat, nbformat.v4.nbformat_minor)
 JUNK = {"__macosx", "thumbs.db", "desktop.ini", "__pycache__"}
@@ -618,7 +619,8 @@ def with_files(
         files, most = {}, data.get(one.assignment, 0) * MB
         left = dict(entries)
         for name, entry in sorted(entries.items()):
-            if re.fullmatch(r"[\w][\w .()+-]{0,80}", name) and entry.size <= most:
+            fits = entry.size <= most and len(files) < BESIDE
+            if fits and re.fullmatch(r"[\w][\w .()+-]{0,80}", name):
                 with contextlib.suppress(Refused):
                     files[name] = entry.read()
                     most -= len(files[name])

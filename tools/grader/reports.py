@@ -29,7 +29,8 @@ body {{ font: 1rem/1.5 system-ui, sans-serif; max-width: 50rem; margin: auto; pa
 table {{ border-collapse: collapse; width: 100% }}
 th, td {{ text-align: left; vertical-align: top; padding: .3rem; border-bottom: 1px solid #8888 }}
 td, li {{ overflow-wrap: anywhere; white-space: pre-line }}
-tr.task {{ font-weight: 600 }}
+td:nth-child(-n+2) {{ min-width: 4.8rem }}
+tr.task td {{ font-weight: 600; padding-top: 1rem }}
 </style>
 <h1>{title}</h1>
 {body}
@@ -154,12 +155,12 @@ def write_systems(folder: Path, results: list[Result]) -> None:
         table(folder / f"moodle-{name}.csv", head, rows)
 
 
-def got(t: Test) -> str:
-    """Return the points of a test in words."""
-    if t.points is None:
-        return STATES[t.state]
-    points = f"{number(t.points)} of {number(t.of)}"
-    return f"{points} ({STATES[t.state]})" if t.state else points
+def got(t: Test) -> tuple[str, str]:
+    """Return the points of a test, and what there is to say of them."""
+    points = f"{'–' if t.points is None else number(t.points)} of {number(t.of)}"
+    told = [STATES[t.state]] if t.state else []
+    passed = "" if t.by_hand else "passed"
+    return points, "\n".join([*told, *([t.message] if t.message else [])]) or passed
 
 
 def page(who: Student, results: list[Result]) -> str:
@@ -183,14 +184,12 @@ def page(who: Student, results: list[Result]) -> str:
         rows = []
         for task, tests in by_task(r):
             points, of = sum(t.points or 0 for _, t in tests), sum(t.of for _, t in tests)
-            total = f"<td>{number(points)} of {number(of)}</td><td></td>"
             if task:
-                rows.append(f'<tr class="task"><td>{safe(task)}</td>{total}</tr>')
+                total = f"{safe(task)}: {number(points)} of {number(of)}"
+                rows.append(f'<tr class="task"><td colspan="3">{total}</td></tr>')
             for short, t in tests:
-                what = t.message or ("" if t.by_hand else "passed")
-                rows.append(
-                    f"<tr><td>{safe(short)}</td><td>{safe(got(t))}</td><td>{safe(what)}</td></tr>"
-                )
+                cells = "".join(f"<td>{safe(one)}</td>" for one in (short, *got(t)))
+                rows.append(f"<tr>{cells}</tr>")
         head = "<tr><th>Task</th><th>Points</th><th>What was found</th></tr>"
         parts.append(f"<table>{head}{''.join(rows)}</table>")
         if r.errors:
@@ -220,6 +219,7 @@ def overview(own: dict[Student, list[Result]]) -> str:
     for who in sorted(own, key=lambda who: (who.name, who.key)):
         for r in own[who]:
             points = f"{number(r.final)} of {number(r.of)}" if r.tests else ""
+            points += f", {number(r.open)} to mark" if r.open else ""
             cells = [html.escape(one) for one in (r.assignment, points, r.status)]
             link = f'<a href="{who.key}.html">{html.escape(who.name)}</a>'
             rows.append(f"<tr>{''.join(f'<td>{cell}</td>' for cell in (link, *cells))}</tr>")
