@@ -139,7 +139,7 @@ class Figure(Sequence):
             "--paper:var(--pst-color-background,var(--jp-layout-color0,"
             "var(--colab-primary-surface-color,Canvas)));text-align:center;line-height:1.3"
         )
-        row = "display:flex;flex-wrap:wrap;gap:.6em 1em;justify-content:center"
+        row = "display:flex;flex-wrap:wrap;gap:.6em .8em;justify-content:center"
         return (
             f'<div class="cf-figure" role="img" aria-label="{html.escape(self.alt)}" '
             f'style="{style}"><div style="{row}">{drawn}</div>{legend}</div>'
