@@ -487,6 +487,7 @@ class Panel(Axes):
         wide = max(map(len, table))
         self.set(xlim=(-0.5, wide - 0.5), ylim=(len(table) - 0.5, -0.5))
         self.set_yticks(range(len(table)), names or range(len(table)))
+        self.xaxis.get_major_locator().set_params(integer=True)
         self.spines[:].set_visible(False)
         self.grid(visible=False)
         self.set_aspect("equal")
@@ -522,6 +523,8 @@ class Panel(Axes):
         self.imshow(
             values, cmap=shades, vmin=limits[0], vmax=limits[1], interpolation="none", **place
         )
+        for axis in () if "extent" in place else (self.xaxis, self.yaxis):
+            axis.get_major_locator().set_params(integer=True)
         self.owner._bars[label] = shades([0, 0.25, 0.5, 0.75, 1.0]), *limits
         for (row, column), value in np.ndenumerate(values) if numbers else ():
             strong = abs(value) > 0.7 * max(map(abs, limits))
