@@ -139,7 +139,7 @@ class Figure(Sequence):
             "--paper:var(--pst-color-background,var(--jp-layout-color0,"
             "var(--colab-primary-surface-color,Canvas)));text-align:center;line-height:1.3"
         )
-        row = "display:flex;flex-wrap:wrap;gap:.6em 1em;justify-content:center"
+        row = "display:flex;flex-wrap:wrap;gap:.6em .8em;justify-content:center"
         return (
             f'<div class="cf-figure" role="img" aria-label="{html.escape(self.alt)}" '
             f'style="{style}"><div style="{row}">{drawn}</div>{legend}</div>'
@@ -487,6 +487,7 @@ class Panel(Axes):
         wide = max(map(len, table))
         self.set(xlim=(-0.5, wide - 0.5), ylim=(len(table) - 0.5, -0.5))
         self.set_yticks(range(len(table)), names or range(len(table)))
+        self.xaxis.get_major_locator().set_params(integer=True)
         self.spines[:].set_visible(False)
         self.grid(visible=False)
         self.set_aspect("equal")
@@ -522,6 +523,8 @@ class Panel(Axes):
         self.imshow(
             values, cmap=shades, vmin=limits[0], vmax=limits[1], interpolation="none", **place
         )
+        for axis in () if "extent" in place else (self.xaxis, self.yaxis):
+            axis.get_major_locator().set_params(integer=True)
         self.owner._bars[label] = shades([0, 0.25, 0.5, 0.75, 1.0]), *limits
         for (row, column), value in np.ndenumerate(values) if numbers else ():
             strong = abs(value) > 0.7 * max(map(abs, limits))
