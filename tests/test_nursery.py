@@ -160,6 +160,21 @@ def test_its_folder_is_bounded_and_its_files_are_not_its_own(nursery):
         assert "No space left" in box.run(fill)["error"]["message"]
 
 
+def test_what_is_needed_may_lie_in_a_folder_that_is_made_anew(nursery, tmp_path, monkeypatch):
+    needed = tmp_path / "needed"  # as a clone of the book in /tmp
+    needed.mkdir()
+    (needed / "x").write_text("there")
+    folders = [*sandbox.readable(), needed]
+    monkeypatch.setattr(sandbox, "readable", lambda: folders)
+    made = sandbox.Nursery(())
+    try:
+        with sandbox.Sandbox(LIMITS, nursery=made) as box:
+            assert said(box, f"print(open({str(needed / 'x')!r}).read())") == "there"
+            assert "Read-only" in box.run(f"open({str(needed / 'y')!r}, 'w')")["error"]["message"]
+    finally:
+        made.close()
+
+
 def test_processes_end_with_it(nursery):
     code = "import subprocess\np = [subprocess.Popen(['sleep', '77.5']) for _ in range(3)]"
     with sandbox.Sandbox(LIMITS, nursery=nursery) as box:

@@ -16,6 +16,7 @@ import importlib
 import json
 import os
 import random
+import re
 import signal
 import socket
 import sys
@@ -25,7 +26,7 @@ from pathlib import Path
 import sandbox_runner
 
 NEW_MOUNTS, NEW_IPC, NEW_USER, NEW_PIDS = 0x20000, 0x8000000, 0x10000000, 0x20000000
-NO_SETUID, NO_DEVICES = 2, 4
+NO_SETUID, NO_DEVICES, BIND = 2, 4, 0x1000 | 0x4000  # with what is mounted in it
 DIE_WITH_PARENT, DUMPABLE, DROP_BOUND, NO_NEW_PRIVILEGES, AMBIENT = 1, 4, 24, 38, 47
 CAPABILITIES_3 = 0x20080522
 FOLDERS = ("/tmp", "/dev/shm", "/home/student")
@@ -60,6 +61,13 @@ def mount(kind: bytes, where: str, options: str = "") -> None:
     call("mount", b"none", where.encode(), kind, NO_SETUID | NO_DEVICES, options.encode())
 
 
+def mounted_below(folder: str) -> list[str]:
+    """Return what is mounted in a folder, outer ones first: the book itself may lie there."""
+    lines = Path("/proc/self/mountinfo").read_text().splitlines()
+    places = [re.sub(r"\\(\d{3})", lambda m: chr(int(m[1], 8)), one.split()[4]) for one in lines]
+    return sorted({place for place in places if place.startswith(f"{folder}/")})
+
+
 def apart(size: int, shared_user: bool) -> None:
     """Move into namespaces of one's own; only a fork of a fork of this process returns.
 
@@ -84,7 +92,12 @@ def apart(size: int, shared_user: bool) -> None:
         if shared_user:
             raise
     for folder in FOLDERS:
+        kept = {path: os.open(path, os.O_PATH) for path in mounted_below(folder)}
         mount(b"tmpfs", folder, f"size={size},mode=1777")
+        for path, number in kept.items():
+            Path(path).mkdir(parents=True, exist_ok=True)
+            call("mount", f"/proc/self/fd/{number}".encode(), path.encode(), None, BIND, None)
+            os.close(number)
     os.chdir(FOLDERS[-1])
     powerless()
     wait_if_parent()
