@@ -303,7 +303,7 @@ class Panel(Axes):
         """Draw markers without a line, `size` pixels wide, full or hollow."""
         seen = self.owner.look(label, like)
         fill = {"mfc": "none", "mew": 1.5} if hollow else {"mec": PAPER, "mew": 0.6}
-        fill = {"mec": "none", "mew": 0} if size < 5 else fill
+        fill = {"mec": "none", "mew": 0} if size < 5 or np.size(x) > MANY else fill
         style = {"color": seen.colour, "ls": "", "ms": size, "label": label, **fill}
         self.plot(_numbers(x), _numbers(y), marker=seen.marker, **style)
         return self
