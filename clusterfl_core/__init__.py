@@ -18,7 +18,7 @@ os.environ.setdefault("MKL_CBWR", "AUTO")
 
 _PLAIN = [
     "banks", "check", "clients", "comparison", "compute", "contract", "data", "door", "evaluation",
-    "files", "flower", "interactive", "machine", "matching", "models", "plotting", "populations",
+    "figures", "files", "flower", "interactive", "machine", "matching", "models", "plotting", "populations",
     "randomness", "results", "runs", "similarity", "simulation", "solvers", "starts", "theory",
     "trials",
 ]  # fmt: skip

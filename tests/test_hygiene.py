@@ -22,7 +22,7 @@ PAGES = [*NOTEBOOKS, *sorted((ROOT / "book").rglob("*.md"))]
 # Each layer of clusterfl_core imports only from those before it; a folder is one room.
 LAYERS = [
     {"version", "check", "files", "matching", "interactive"},
-    {"randomness", "plotting", "results"},
+    {"randomness", "figures", "plotting", "results"},
     {"banks"},
     {"clients", "models", "similarity"},
     {"compute"},

@@ -42,8 +42,9 @@ def hidden(cell: dict) -> bool:
 
 
 def draws(cell: dict) -> bool:
-    """Whether a cell's output is a picture, or a player of pictures."""
-    return "image" in cell["metadata"].get("mystnb", {}) or "interactive.player(" in source(cell)
+    """Whether a cell's output is a figure, or a player of figures."""
+    words = ("cf.figures.panel", "figures.player(", "interactive.player(")
+    return "image" in cell["metadata"].get("mystnb", {}) or any(w in source(cell) for w in words)
 
 
 def says(cell: dict) -> bool:

@@ -1,0 +1,97 @@
+"""Players: figures drawn beforehand, moved by a slider, by Play and by a choice.
+
+A player holds one figure for each value of its slider, so that it still moves in the built book,
+where no kernel runs. With ipywidgets 8 the browser itself links the controls to the figures; with
+ipywidgets 7, which has no ``Stack``, the kernel does.
+"""
+
+import ipywidgets
+
+__all__ = ["player"]
+
+WIDE = {"width": "100%"}
+
+
+def player(draw, label, values, choice_label=None, choices=None):
+    """Show one figure for each value of a slider, and of a choice, moved also by Play.
+
+    Parameters
+    ----------
+    draw : function of a value, or of a choice and a value
+        Draws the figure, a `Figure` or a `Panel`.
+    label : str
+        Name of the slider, as ``"round"``.
+    values : sequence
+        What the slider offers, and says.
+    choice_label : str, optional
+        Name of the choice, as ``"start"``.
+    choices : sequence, optional
+        What the reader chooses among; choosing keeps the slider's place.
+
+    Returns
+    -------
+    ipywidgets.VBox
+        Controls above the figure.
+
+    Raises
+    ------
+    ValueError
+        If there is nothing to draw.
+    """
+    values = list(values)
+    given = [()] if choices is None else [(one,) for one in choices]
+    if not values or not given:
+        raise ValueError("A player needs at least one value, and one choice if it has any.")
+    pages = [[draw(*one, value)._repr_html_() for value in values] for one in given]
+
+    slider = ipywidgets.SelectionSlider(
+        options=[(_said(value), n) for n, value in enumerate(values)],
+        description=label,
+        style={"description_width": "initial"},
+        layout={"width": "auto", "flex": "1 1 14em"},
+    )
+    play = ipywidgets.Play(max=len(values) - 1, interval=600)
+    choice = ipywidgets.ToggleButtons(
+        options=[_said(*one) for one in given if one],
+        description=choice_label or "",
+        style={"button_width": "auto"},
+        layout={"width": "auto", "margin": "2px 2px 8px"},
+    )
+    link = _linked if hasattr(ipywidgets, "Stack") else _observed
+    shown = link(pages, slider, play, choice)
+    rows = [ipywidgets.HBox([play, slider], layout={"flex_flow": "row wrap"}), shown]
+    return ipywidgets.VBox(rows if choices is None else [choice, *rows], layout=WIDE)
+
+
+def _said(value):
+    return value if isinstance(value, str) else f"{value:g}"
+
+
+def _linked(pages, slider, play, choice):
+    """Link the controls in the browser: needs ipywidgets 8 and no kernel."""
+    first = {"selected_index": 0, "layout": WIDE}
+    stacks = [
+        ipywidgets.Stack(
+            [ipywidgets.HTML(text, layout=WIDE) for text in group], selected_index=0, layout=WIDE
+        )
+        for group in pages
+    ]
+    for stack in stacks:
+        ipywidgets.jsdlink((slider, "index"), (stack, "selected_index"))
+    ipywidgets.jslink((play, "value"), (slider, "index"))
+    shown = ipywidgets.Stack(stacks, **first)
+    ipywidgets.jsdlink((choice, "index"), (shown, "selected_index"))
+    return shown
+
+
+def _observed(pages, slider, play, choice):
+    """Link the controls through the kernel: for ipywidgets 7, whose browser links may fail."""
+    shown = ipywidgets.HTML(pages[0][0], layout=WIDE)
+
+    def show(_):
+        shown.value = pages[choice.index][slider.index]
+
+    slider.observe(show, "index")
+    choice.observe(show, "index")
+    ipywidgets.link((play, "value"), (slider, "index"))
+    return shown
