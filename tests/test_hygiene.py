@@ -31,7 +31,7 @@ LAYERS = [
     {"algorithms"},
     {"door", "machine", "runs"},
     {"simulation"},
-    {"starts", "trials", "flower", "comparison"},
+    {"starts", "trials", "flower", "comparison", "claims"},
 ]
 
 # Versions on Colab, older than the newest: the package must be content with them.
