@@ -117,7 +117,7 @@ def test_a_row_is_whole_and_its_verdict_fits_what_was_done(key, claim):
 
 
 @cache
-def tests_of(name):
+def names_in(name):
     tree = ast.parse((ROOT / name).read_text(encoding="utf-8"))
     return {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
 
@@ -125,7 +125,7 @@ def tests_of(name):
 def found(evidence):
     path, _, name = evidence.partition("::")
     if name:
-        return name in tests_of(path)
+        return name in names_in(path)
     path, _, cell = path.partition("#")
     cells = json.loads((ROOT / path).read_text(encoding="utf-8"))["cells"]
     return not cell or cell in {c["id"] for c in cells}
