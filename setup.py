@@ -1,5 +1,7 @@
-"""What pyproject.toml cannot say: every package that is found, and the stored runs beside them."""
+"""What pyproject.toml cannot say: every package that is found, and what is stored beside them."""
 
 from setuptools import find_packages, setup
 
-setup(packages=[*find_packages(include=["clusterfl_core*"]), "clusterfl_core.stored"])
+STORED = ["clusterfl_core.stored", "clusterfl_core.ledger"]
+
+setup(packages=[*find_packages(include=["clusterfl_core*"]), *STORED])

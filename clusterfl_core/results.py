@@ -182,12 +182,12 @@ def folders():
     return [here / "results", *([own] if own else [])]
 
 
-def _checkout(place):
-    """The folder of records of the checkout that a folder is part of, None if it is of none."""
+def _checkout(place, shipped=SHIPPED):
+    """The folder that the checkout around a place ships under this name, None if there is none."""
     for folder in (place, *place.parents):
         try:
             project = tomllib.loads((folder / "pyproject.toml").read_text(encoding="utf-8"))
-            return folder / project["tool"]["setuptools"]["package-dir"][SHIPPED]
+            return folder / project["tool"]["setuptools"]["package-dir"][shipped]
         except (OSError, ValueError, KeyError, TypeError):  # none here, or of another project
             continue
     return None

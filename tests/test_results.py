@@ -495,6 +495,8 @@ def test_no_commit_is_claimed_where_there_is_none(repository, monkeypatch):
 def test_the_wheel_carries_the_records_and_new_ones_go_to_the_working_folder(tmp_path):
     root = tmp_path / "source"
     (root / "book/results/06_x/.unfinished").mkdir(parents=True)
+    (root / "book/claims").mkdir()
+    (root / "book/claims/paper.toml").write_text('name = "a paper"')
     for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE"):
         (root / name).write_bytes((house.ROOT / name).read_bytes())
     package = root / "clusterfl_core"
@@ -516,7 +518,8 @@ def test_the_wheel_carries_the_records_and_new_ones_go_to_the_working_folder(tmp
         carried = {name for name in parts.namelist() if "dist-info" not in name}
         parts.extractall(tmp_path / "site")
     modules = {path.relative_to(root).as_posix() for path in package.rglob("*.py")}
-    assert carried == modules | {f"clusterfl_core/stored/06_x/{name}.json"}
+    data = {f"clusterfl_core/stored/06_x/{name}.json", "clusterfl_core/ledger/paper.toml"}
+    assert carried == modules | data
 
     script = """if True:
         import clusterfl_core as cf
