@@ -6,6 +6,24 @@ from zlib import crc32
 
 import numpy as np
 
+__all__ = [
+    "ALGORITHMS",
+    "CLUSTERS",
+    "DASHES",
+    "GREY",
+    "INK",
+    "LINES",
+    "MARKERS",
+    "PAPER",
+    "Look",
+    "colour",
+    "dash",
+    "ink_on",
+    "look",
+    "luminance",
+    "marker",
+]
+
 # Okabe and Ito's palette, told apart with any colour vision; its two light colours are darkened, so
 # that each stands out from a white and from a black page (3 : 1, WCAG 2). Shapes and dashes tell
 # them apart in grey.

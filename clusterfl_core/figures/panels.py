@@ -26,6 +26,8 @@ from clusterfl_core.figures.looks import (
     marker,
 )
 
+__all__ = ["Figure", "Panel", "panel", "panels"]
+
 WIDTH = 300  # pixels of a panel: two stand beside each other on a wide page, one on a phone
 SIZE = 12  # pixels of a letter in a panel of natural width
 MANY = 1000  # more marks than this are one picture

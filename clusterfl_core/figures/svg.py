@@ -16,6 +16,8 @@ from PIL import Image
 
 from clusterfl_core.figures.looks import INK, PAPER
 
+__all__ = ["draw"]
+
 _LETTERS = {Path.MOVETO: "M", Path.LINETO: "L", Path.CURVE3: "Q", Path.CURVE4: "C"}
 ROUND = 'stroke-linecap="round"'
 _NUMBERS = itertools.count()  # no two figures of a page may share an id
