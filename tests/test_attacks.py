@@ -292,7 +292,8 @@ ATTACKS = {  # name: (a cell before all others, the answers; None: as they were 
     ),
 }
 
-ENDLESS = {"time", "no end that can be stopped", "processes without end", "deep messages"}
+PATIENT = replace(LIMITS, cell=30.0, memory=2000)  # reading all memory takes much of both
+ENDLESS = {"memory", "time", "no end that can be stopped", "processes without end", "deep messages"}
 
 
 @pytest.fixture(scope="module")
@@ -347,7 +348,7 @@ def attacked(cells: list, first: str, answers: str | None, replaced: set[str]) -
 def test_an_attack_on_the_small_assignment_earns_nothing_and_harms_nobody(released, attack):
     first, answers = ATTACKS[attack]
     begun = time.monotonic()
-    limits = LIMITS if attack in ENDLESS else replace(LIMITS, cell=30.0)  # of a busy machine
+    limits = LIMITS if attack in ENDLESS else PATIENT
     cells = attacked(released, first, answers, {"total", "mean"})
     points, found = earned(small.NAME, cells, limits)
     assert points == 0
@@ -357,10 +358,9 @@ def test_an_attack_on_the_small_assignment_earns_nothing_and_harms_nobody(releas
         told = [outcome.private for outcome in found if "ValueError" in outcome.private]
         assert len(told) == 2
         assert all("read True found 0" in each for each in told)
-    (tester,) = running.testers.values()
-    (nursery,) = running.nurseries.values()
-    assert tester.box.process.poll() is None
-    assert nursery.box.process.poll() is None
+    alive = [*running.testers.values(), *running.nurseries.values()]
+    assert len(alive) >= 2
+    assert all(one.box.process.poll() is None for one in alive)
 
 
 def test_after_all_that_honest_work_gets_its_points(released):
