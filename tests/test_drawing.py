@@ -17,7 +17,7 @@ LONG = {  # chapters that have more lines of code
     "simulating_many_clients",
 }  # fmt: skip
 PLAIN = {  # chapters that do not yet draw with the words
-    "03_clusters", "04_ifca_algorithm", "06_ifca_experiments",
+    "03_clusters", "04_ifca_algorithm",
     "08_cfl_algorithm", "09_cfl_parameter_tree", "10_fedsoft_mixtures", "11_fedsoft_experiments",
     "12_choosing", "13_beyond_one_machine", "simulating_many_clients", "write_your_own",
 }  # fmt: skip
