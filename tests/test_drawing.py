@@ -17,8 +17,7 @@ LONG = {  # chapters that have more lines of code
     "simulating_many_clients",
 }  # fmt: skip
 PLAIN = {  # chapters that do not yet draw with the words
-    "08_cfl_algorithm", "09_cfl_parameter_tree", "10_fedsoft_mixtures", "11_fedsoft_experiments",
-    "13_choosing", "14_beyond_one_machine", "simulating_many_clients", "write_your_own",
+    "09_cfl_parameter_tree", "11_fedsoft_experiments", "simulating_many_clients", "write_your_own",
 }  # fmt: skip
 
 
