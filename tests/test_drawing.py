@@ -13,12 +13,12 @@ LINES, DRAWN = 500, 8  # of code a chapter, of drawing a figure
 LONG = {  # chapters that have more lines of code
     "02_heterogeneity", "03_clusters", "04_ifca_algorithm", "05_ifca_theory",
     "06_ifca_experiments", "07_cfl_geometry", "08_cfl_algorithm", "09_cfl_parameter_tree",
-    "10_fedsoft_mixtures", "11_fedsoft_experiments", "12_choosing", "13_beyond_one_machine",
+    "10_fedsoft_mixtures", "11_fedsoft_experiments", "12_choosing", "14_beyond_one_machine",
 }  # fmt: skip
 PLAIN = {  # chapters that do not yet draw with the words
     "03_clusters", "04_ifca_algorithm", "05_ifca_theory", "06_ifca_experiments",
     "08_cfl_algorithm", "09_cfl_parameter_tree", "10_fedsoft_mixtures", "11_fedsoft_experiments",
-    "12_choosing", "13_beyond_one_machine",
+    "12_choosing",
 }  # fmt: skip
 
 
