@@ -378,7 +378,7 @@ class Panel(Axes):
         below = np.zeros(len(names))
         for n, (label, values) in enumerate(groups.items()):
             shift = 0 if stacked else (n - (len(groups) - 1) / 2) * wide
-            style = {"color": self.owner.look(label, None).colour, "hatch": ("", "//", "..")[n % 3]}
+            style = {"color": self.owner.look(label, None).colour, "hatch": ("", "//", "xx")[n % 3]}
             style |= {"edgecolor": PAPER, "bottom": below, "label": label if label else None}
             self.bar(place + shift, _numbers(values), 0.94 * wide, **style)
             below = below + _numbers(values) if stacked else below
