@@ -412,3 +412,8 @@ def test_without_stack_the_kernel_moves_the_figure(monkeypatch):
 def test_a_player_with_nothing_to_draw_is_refused(bad):
     with pytest.raises(ValueError, match="at least one value"):
         player(drawn, "round", *bad)
+
+
+def test_points_may_be_tensors():
+    panel = figures.panel("Two points").points(torch.tensor([1.0, 2.0]), torch.ones(2))
+    assert panel.lines[0].get_xdata().tolist() == [1, 2]

@@ -303,11 +303,11 @@ class Panel(Axes):
 
     def points(self, x, y, label=None, like=None, hollow=False, size=7):
         """Draw markers without a line, `size` pixels wide, full or hollow."""
-        seen = self.owner.look(label, like)
+        seen, x, y = self.owner.look(label, like), _numbers(x), _numbers(y)
         fill = {"mfc": "none", "mew": 1.5} if hollow else {"mec": PAPER, "mew": 0.6}
-        fill = {"mec": "none", "mew": 0} if size < 5 or np.size(x) > MANY else fill
+        fill = {"mec": "none", "mew": 0} if size < 5 or x.size > MANY else fill
         style = {"color": seen.colour, "ls": "", "ms": size, "label": label, **fill}
-        self.plot(_numbers(x), _numbers(y), marker=seen.marker, **style)
+        self.plot(x, y, marker=seen.marker, **style)
         return self
 
     def level(self, height, label=None, like="ink"):
