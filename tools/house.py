@@ -390,7 +390,7 @@ def test() -> None:
         execute(notebooks())
     build()
     with step("Built pages in the browser"):
-        python("-m", "pytest", *TWO[:2], "tests/test_pages.py")
+        python("-m", "pytest", "tests", "-m", "pages", *TWO)
 
 
 def test_colab() -> None:
