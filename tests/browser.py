@@ -121,7 +121,7 @@ def jupyter_lab(folder: Path) -> Iterator[str]:
 def missing_alts(page: Page) -> list[str]:
     """Return the images and figures that say nothing to a reader who does not see them."""
     found = page.eval_on_selector_all(
-        "main img, main [role=img]",
+        "main img, main [role=img]:not([aria-hidden=true])",
         "all => all.filter(i => !(i.alt ?? i.ariaLabel ?? '').trim()).map(i => i.outerHTML)",
     )
     return [f"no alt text: {what[:80]}" for what in found]
