@@ -16,6 +16,7 @@ export function make_starts({ run, radius, success, load, told }) {
   let found = [];
   let frame = 0;
   const picture = svg("svg", { role: "img", class: "chart", height: TALL });
+  picture.setAttribute("aria-label", "No starts drawn yet.");
   const said = html("p");
   const draw = button(`Draw ${STARTS} starts`, () => begin_starts());
   const low = button("Load the start of lowest loss", () =>
