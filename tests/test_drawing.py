@@ -16,7 +16,7 @@ LONG = {  # chapters that have more lines of code
     "13_choosing", "14_beyond_one_machine",
 }  # fmt: skip
 PLAIN = {  # chapters that do not yet draw with the words
-    "09_cfl_parameter_tree", "11_fedsoft_experiments",
+    "09_cfl_parameter_tree",
 }  # fmt: skip
 
 
