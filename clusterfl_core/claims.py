@@ -3,6 +3,11 @@
 A ledger is a folder of TOML files, one a paper. It travels with the package as the stored runs do.
 Numbers of one's own never stand in it: it names an experiment, a filter and a quantity, and
 :func:`runs` finds the records.
+
+>>> records = [{"settings": {"k": 2}, "seed": seed} for seed in range(3)]
+>>> number = {"experiment": "06_table1", "where": {"k": [2, 4]}, "seeds": [0, 2]}
+>>> [record["seed"] for record in runs(number, stored=lambda experiment: records)]
+[0, 2]
 """
 
 import tomllib

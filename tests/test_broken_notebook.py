@@ -9,11 +9,9 @@ import small_book
 from browser import PHONE, visited
 
 STUCK = """\
-import matplotlib.pyplot as plt
+from clusterfl_core import figures
 
-from clusterfl_core.interactive import frame, player
-
-player([frame(plt.figure(), "The same picture")] * 3)
+figures.player(lambda step: figures.panel("The same picture"), "step", range(3))
 """
 
 

@@ -112,12 +112,12 @@ def test_stored_results_come_along(python, tmp_path):
 
 
 MOVED = """\
-from clusterfl_core.interactive import player
+from clusterfl_core import figures
 
-widget = player([(b"", "first"), (b"", "second")])
+widget = figures.player(lambda name: figures.panel(name), "name", ["first", "second"])
 controls, shown = widget.children
-controls.children[1].value = 1
-assert 'alt="second"' in shown.value
+controls.children[1].index = 1
+assert 'aria-label="second"' in shown.value
 """
 
 

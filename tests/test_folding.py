@@ -201,7 +201,7 @@ PICTURE = {"mystnb": {"image": {"alt": "A."}, "code_prompt_show": "Show the code
 )
 def test_a_picture_has_the_number_of_the_caption_below_it(caption):
     assert titles(code("plot()", "hide-input", **PICTURE), caption) == ["Figure 1.2"]
-    played = code("cf.interactive.player({})", "hide-input")
+    played = code("cf.figures.player({})", "hide-input")
     assert titles(played, caption) == ["Figure 1.2"]
     assert titles(code("plot()", "hide-input", **PICTURE), text("No more.")) == ["Figure"]
 

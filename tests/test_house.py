@@ -200,7 +200,7 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 from IPython.display import clear_output, display
 
-from clusterfl_core.interactive import frame, player
+from clusterfl_core import figures
 
 with Path("runs.txt").open("a") as runs:
     runs.write("once ")
@@ -209,8 +209,7 @@ print("a warning", file=sys.stderr)
 print("second")
 shown = display("before", display_id="it")
 shown.update("after")
-figure = plt.figure()
-player([frame(figure, "one picture"), frame(figure, "another picture")])
+figures.player(lambda size: figures.panel(f"A panel of {size}"), "size", [1, 2])
 ---
 print("cleared")
 clear_output()
@@ -258,7 +257,7 @@ def test_a_notebook_runs_once_for_the_check_and_the_build(shown):
     assert (shown.parent / "runs.txt").read_text() == "once "
     page = (root / "_build" / "html" / "book" / "page.html").read_text()
     assert page.count("application/vnd.jupyter.widget-view+json") == 2
-    assert "another picture" in page
+    assert "A panel of 2" in page
     assert "firstsecond" in page
     assert "ZeroDivisionError" in page
 

@@ -20,7 +20,7 @@ from docutils import nodes
 from docutils.utils import new_document
 from nbformat.v4 import new_code_cell, new_notebook
 
-from clusterfl_core import live, plotting
+from clusterfl_core import figures, live
 from clusterfl_core.live import sources
 
 NARROW = {"width": 320, "height": 700}
@@ -133,12 +133,12 @@ def test_every_module_is_taken_and_imports_what_is_there(folder):
 
 
 def test_colours_and_shapes_are_those_of_the_figures():
-    known = live._plotting()
-    assert known["colours"] == list(plotting.CLUSTERS)
-    assert [mark["name"] for mark in known["markers"]] == [live._NAMES[m] for m in plotting.MARKERS]
+    known = live._looks()
+    assert known["colours"] == list(figures.CLUSTERS)
+    assert [mark["name"] for mark in known["markers"]] == [live._NAMES[m] for m in figures.MARKERS]
     (picture,) = re.findall(r"<svg.*</svg>", live.plane()._repr_html_())
     for j in range(3):
-        assert plotting.CLUSTERS[j] in picture
+        assert figures.CLUSTERS[j] in picture
         assert known["markers"][j]["outline"] in picture
     assert len(ElementTree.fromstring(picture).findall("path")) == 1 + 18 + 3 + 3
 
@@ -375,10 +375,7 @@ def test_by_finger(browser, site):
     scale = 5 / bench.lab.locator(".plane").bounding_box()["width"]
     assert bench.at("model 1") == pytest.approx([0.6 + 30 * scale, -0.2 - 60 * scale], abs=0.03)
     assert page.evaluate("scrollY") == scrolled
-    button = bench.lab.get_by_role("button", name="Step").bounding_box()
-    middle = {"x": button["x"] + button["width"] / 2, "y": button["y"] + button["height"] / 2}
-    # the browser itself times this tap, so that none becomes a long press on a busy machine
-    wire.send("Input.synthesizeTapGesture", {**middle, "duration": 50})
+    bench.lab.get_by_role("button", name="Step").tap()
     bench.lab.locator("p.state", has_text=re.compile(r"^Round 1\.")).wait_for()
     assert bench.round() == 1
     context.close()

@@ -517,7 +517,8 @@ def test_the_wheel_carries_the_records_and_new_ones_go_to_the_working_folder(tmp
     with zipfile.ZipFile(wheel) as parts:
         carried = {name for name in parts.namelist() if "dist-info" not in name}
         parts.extractall(tmp_path / "site")
-    modules = {path.relative_to(root).as_posix() for path in package.rglob("*.py")}
+    sources = [*package.rglob("*.py"), *(package / "live").rglob("*.js")]
+    modules = {path.relative_to(root).as_posix() for path in sources}
     data = {f"clusterfl_core/stored/06_x/{name}.json", "clusterfl_core/ledger/paper.toml"}
     assert carried == modules | data
 

@@ -43,7 +43,7 @@ def hidden(cell: dict) -> bool:
 
 def draws(cell: dict) -> bool:
     """Whether a cell's output is a figure, or a player of figures."""
-    words = ("cf.figures.panel", "figures.player(", "interactive.player(")
+    words = ("cf.figures.panel", "figures.player(")
     return "image" in cell["metadata"].get("mystnb", {}) or any(w in source(cell) for w in words)
 
 

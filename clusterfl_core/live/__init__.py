@@ -86,7 +86,7 @@ def script(name):
     """
     modules = [sources.source(module) for module in sources.ENGINE]
     modules += [_read("parts", part) for part in PARTS] + [_read("labs", name)]
-    text = f"const PLOTTING = {json.dumps(_plotting())};\n" + "\n".join(map(_bare, modules))
+    text = f"const LOOKS = {json.dumps(_looks())};\n" + "\n".join(map(_bare, modules))
     guard = f'if (customElements.get("cfl-{name}")) return;'
     whole = f'(() => {{\n"use strict";\n{guard}\n{text}\n}})();'
     if "</script" in whole or "<!--" in whole:
@@ -104,12 +104,12 @@ def _bare(module):
 
 
 @cache
-def _plotting():
+def _looks():
     """Colours and outlines of the book's figures, in a box from -1 to 1, y down."""
-    from clusterfl_core import plotting  # slow to import
+    from clusterfl_core import figures  # slow to import
 
-    marks = [{"name": _NAMES[m], "outline": _outline(m)} for m in plotting.MARKERS]
-    colours = [plotting.colour(j) for j in range(len(plotting.CLUSTERS))]
+    marks = [{"name": _NAMES[m], "outline": _outline(m)} for m in figures.MARKERS]
+    colours = [figures.colour(j) for j in range(len(figures.CLUSTERS))]
     return {"colours": colours, "markers": marks, "star": _outline("*"), "cross": _outline("X")}
 
 
@@ -224,7 +224,7 @@ def _still(world, models):
     alone = torch.linalg.lstsq(x, y[..., None], driver="gelsd").solution[..., 0]
     bank = torch.tensor(models, dtype=torch.float64)
     chosen = ((y[..., None] - x @ bank.T) ** 2).mean(1).argmin(1).tolist()
-    style = _plotting()
+    style = _looks()
     marks, colours = style["markers"], style["colours"]
     drawn = [
         _mark(marks[group % len(marks)]["outline"], at, 6, f'fill="{colours[j]}"')

@@ -1,13 +1,13 @@
-// The marks of groups and the colours of models, as in the book's figures. Python writes PLOTTING
-// before the modules, from clusterfl_core.plotting (live/__init__.py).
+// The marks of groups and the colours of models, as in the book's figures. Python writes LOOKS
+// before the modules, from clusterfl_core.figures (live/__init__.py).
 
 import { svg } from "./dom.js";
 
-const marker_of = (group) => PLOTTING.markers[group % PLOTTING.markers.length];
+const marker_of = (group) => LOOKS.markers[group % LOOKS.markers.length];
 
 export const spoken_mark = (group) => marker_of(group).name;
 
-export const colour_of = (model) => PLOTTING.colours[model % PLOTTING.colours.length];
+export const colour_of = (model) => LOOKS.colours[model % LOOKS.colours.length];
 
 // White or black, whichever stands out more on the colour (WCAG 2).
 export function ink_on(colour) {
@@ -59,7 +59,7 @@ export function model_mark(model, x, y, radius) {
   return svg(
     "g",
     {},
-    shaped(PLOTTING.cross, x, y, radius, { fill: colour_of(model), class: "edge" }),
+    shaped(LOOKS.cross, x, y, radius, { fill: colour_of(model), class: "edge" }),
     svg("text", { x: x + radius + 2, y: y - radius * 0.4, class: "name" }, `${model}`),
   );
 }
@@ -69,7 +69,7 @@ export function truth_mark(group, x, y, radius) {
   return svg(
     "g",
     {},
-    shaped(PLOTTING.star, x, y, radius, { class: "star" }),
+    shaped(LOOKS.star, x, y, radius, { class: "star" }),
     group_mark(group, x, y, radius * 0.26, { fill: "currentColor" }),
   );
 }
