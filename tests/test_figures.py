@@ -371,6 +371,8 @@ def drawn(*what):
 def test_a_slider_says_its_values():
     widget = player(drawn, "noise γ", [0.1, 0.5, 2])
     assert not part(widget, ipywidgets.ToggleButtons)
+    (stack,) = part(widget, ipywidgets.Stack)  # a second one would follow a choice without options
+    assert stack.selected_index == 0
     (slider,) = part(widget, ipywidgets.SelectionSlider)
     assert slider.description == "noise γ"
     assert [text for text, _ in slider.options] == ["0.1", "0.5", "2"]

@@ -69,7 +69,6 @@ def _said(value):
 
 def _linked(pages, slider, play, choice):
     """Link the controls in the browser: needs ipywidgets 8 and no kernel."""
-    first = {"selected_index": 0, "layout": WIDE}
     stacks = [
         ipywidgets.Stack(
             [ipywidgets.HTML(text, layout=WIDE) for text in group], selected_index=0, layout=WIDE
@@ -79,7 +78,9 @@ def _linked(pages, slider, play, choice):
     for stack in stacks:
         ipywidgets.jsdlink((slider, "index"), (stack, "selected_index"))
     ipywidgets.jslink((play, "value"), (slider, "index"))
-    shown = ipywidgets.Stack(stacks, **first)
+    if len(stacks) == 1:
+        return stacks[0]
+    shown = ipywidgets.Stack(stacks, selected_index=0, layout=WIDE)
     ipywidgets.jsdlink((choice, "index"), (shown, "selected_index"))
     return shown
 

@@ -20,8 +20,20 @@ import { LocalSGD } from "./solvers.js";
 
 const ALGORITHMS = { FedAvg, LocalOnly, OneShot, IFCA, CFL, FedSoft, EM };
 
+// A world depends on its settings alone and is never changed: a reader who drags a model does not
+// wait for the same points again.
+const worlds = new WeakMap();
+
 // The world and its model; without images a world of digits is checked but not made.
 function make_world(given, images) {
+  const kept = worlds.get(given ?? worlds);
+  if (kept?.images === images) return kept.made;
+  const made = new_world(given, images);
+  worlds.set(given, { images, made });
+  return made;
+}
+
+function new_world(given, images) {
   const { kind, ...settings } = given ?? {};
   one_of("the kind of world", kind, ["linear", "points", "digits"]);
   if (kind === "digits") {

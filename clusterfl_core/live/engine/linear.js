@@ -181,7 +181,7 @@ export function make_linear(given) {
       const source = stream(settings.seed, "sources", group, place);
       const [x, y, sources] = [[], [], []];
       for (let l = 0; l < points[group]; l++) {
-        const at = source.uniform();
+        const at = settings.shares === null ? 0 : source.uniform();
         let [j, reached] = [0, shares[group][0]];
         while (at >= reached && j < truth.length - 1) reached += shares[group][++j];
         const row = line ? [3 * draw.uniform() - 1.5, 1] : range(d).map(() => draw.normal());
