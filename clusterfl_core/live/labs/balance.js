@@ -9,9 +9,11 @@ import { make_square } from "../parts/square.js";
 const EDGE = 1.45; // of the picture; the circle has radius 1
 const NEAR = 2; // degrees above the bound that count as reaching it
 const SEEN =
-  "Thin: directions on a circle. Thick: an arrow as long as its weight, the longest drawn whole. " +
+  "Thin: directions on a circle. Thick: arrows as long as their weights, the longest drawn whole " +
+  "(of all weights that balance, those with the largest product). " +
   "Marks: the two sides of the best cut. Arcs outside: the tree that joins neighbours; dashed: its " +
-  "longest edge, where it is cut. The laboratory shows the plane; the lemma holds in any dimension.";
+  "longest edge, where it is cut. Shaded: the half that holds all arrows, with their shortest sum " +
+  "(dotted), where they cannot balance. The laboratory shows the plane; the lemma holds in any dimension.";
 
 const radians = (degrees) => (degrees * Math.PI) / 180;
 const degrees_of = ([x, y]) => (Math.atan2(y, x) * 180) / Math.PI;
@@ -141,11 +143,22 @@ function drawn(
     }),
     ...tree.map(([j, , gap], edge) =>
       svg("polyline", {
-        class: "line",
+        class: "trail",
+        stroke: "currentColor",
         points: arc(own[j], own[j] + gap, 1.16),
         "stroke-dasharray": edge === 0 ? "5 4" : "none",
       }),
     ),
+    ...(balanced
+      ? []
+      : [
+          svg("polyline", {
+            class: "trail",
+            stroke: "currentColor",
+            "stroke-dasharray": "2 3",
+            points: line([[0, 0], sum_of(arrows, weights)]),
+          }),
+        ]),
     (([j, , gap]) => {
       const [x, y] = place(own[j] + gap / 2, 1.3);
       return svg("text", { x, y: y + 4, "text-anchor": "middle" }, `ω ${digits(omega, 0)}°`);
@@ -171,8 +184,8 @@ laboratory("balance", {
     );
   },
   readings: (_, { omega, bound, left }) => [
-    ["angle across the best cut ω, degrees", omega, 1],
-    ["the lemma's π/(k − 1), degrees", bound, 1],
+    ["angle across the best cut, ω", omega, 1, "°"],
+    ["the lemma's angle, π/(k − 1)", bound, 1, "°"],
     ["length of the shortest sum", left, 3],
   ],
   python: ({ k, angles }, { weights }) =>
@@ -194,11 +207,7 @@ laboratory("balance", {
   task({ k }, { balanced, omega, bound }, _, memory) {
     if (!balanced)
       return ["They do not balance. Spread them over more than half of the circle.", false];
-    if (k < 4)
-      return [
-        "Three arrows are too easy: every one is an end or the middle. Take four or more.",
-        false,
-      ];
+    if (k < 4) return ["Take at least four arrows.", false];
     memory.least = Math.min(memory.least ?? Infinity, omega - bound);
     const far = `${digits(omega - bound, 1)}° above the lemma's ${digits(bound, 1)}°`;
     if (omega - bound <= NEAR)

@@ -19,7 +19,7 @@ import { make_task } from "./task.js";
 //   rest(state, found, path)   with rounds: whether playing on shows nothing new
 //   changes           {name: (value, state) → entries}: what a control changes beside its own entry
 //   told(state, found, path) → the state in a sentence or two, seen and spoken
-//   readings(state, found, path) → [[words, value, decimals] …], see readings.js
+//   readings(state, found, path) → [[words, value, decimals, unit] …], see readings.js
 //   python(state, found) → lines that print the numbers of the readings, in their order
 //   task(state, found, path, memory) → [sentence, solved]; memory is an object to keep things in
 //   buttons(lab) → further buttons beside Undo and Reset

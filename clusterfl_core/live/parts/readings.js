@@ -3,8 +3,8 @@
 
 import { digits, html } from "./dom.js";
 
-// → {node, show(readings)}; a reading: [words, value, decimals], value a number, a list of numbers or
-// null where there is none.
+// → {node, show(readings)}; a reading: [words, value, decimals, unit], value a number, a list of numbers
+// or null where there is none.
 export function make_readings() {
   const node = html("dl", { class: "readings" });
   const one = (value, count) => html("data", { value }, digits(value, count));
@@ -17,8 +17,13 @@ export function make_readings() {
     node,
     show(readings) {
       node.replaceChildren(
-        ...readings.map(([words, value, count = 2]) =>
-          html("div", {}, html("dt", {}, words), html("dd", {}, ...shown_value(value, count))),
+        ...readings.map(([words, value, count = 2, unit = ""]) =>
+          html(
+            "div",
+            {},
+            html("dt", {}, words),
+            html("dd", {}, ...shown_value(value, count), unit),
+          ),
         ),
       );
     },
