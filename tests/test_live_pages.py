@@ -21,6 +21,7 @@ from docutils.utils import new_document
 from nbformat.v4 import new_code_cell, new_notebook
 
 from clusterfl_core import figures, live
+from clusterfl_core.live import page as cell
 from clusterfl_core.live import sources
 
 NARROW = {"width": 320, "height": 700}
@@ -118,9 +119,9 @@ def test_modules_can_share_one_scope():
 
 @pytest.mark.parametrize("folder", ["parts", "labs"])
 def test_every_module_is_taken_and_imports_what_is_there(folder):
-    modules = {path.stem: path for path in (live._HERE / folder).glob("*.js")}
+    modules = {path.stem: path for path in (cell.HERE / folder).glob("*.js")}
     if folder == "parts":
-        assert set(modules) == set(live.PARTS)
+        assert set(modules) == set(cell.PARTS)
     for path in modules.values():
         text = path.read_text(encoding="utf-8")
         imports = re.findall(r'^import \{([^}]+)\} from "([^"]+)";$', text, re.MULTILINE)
@@ -133,9 +134,9 @@ def test_every_module_is_taken_and_imports_what_is_there(folder):
 
 
 def test_colours_and_shapes_are_those_of_the_figures():
-    known = live._looks()
+    known = cell.looks()
     assert known["colours"] == list(figures.CLUSTERS)
-    assert [mark["name"] for mark in known["markers"]] == [live._NAMES[m] for m in figures.MARKERS]
+    assert [mark["name"] for mark in known["markers"]] == [cell.NAMES[m] for m in figures.MARKERS]
     (picture,) = re.findall(r"<svg.*</svg>", live.plane()._repr_html_())
     for j in range(3):
         assert figures.CLUSTERS[j] in picture
@@ -484,7 +485,7 @@ def changed(**parts):
             fragment_of(changed(world=STATE["world"] | {"truth": [[1, 2, 3]]})),
             "3 numbers in each row",
         ),
-        (fragment_of(changed(algorithm={"name": "CFL", "eps1": 1, "eps2": 2})), "models must be 1"),
+        (fragment_of(changed(algorithm={"name": "CFL", "eps1": 1, "eps2": 2})), "must be 'IFCA'"),
         (fragment_of(changed(rounds=5000)), "rounds from 0 to 200"),
         (fragment_of(changed(models=None)), "where the models begin"),
         (fragment_of(changed(models=[[0, 0], [0, 1], [0, 1e308]])), "models from -10000 to 10000"),

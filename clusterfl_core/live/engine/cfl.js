@@ -7,6 +7,7 @@
 
 import { known, number, one_of } from "./check.js";
 import { first_models, make_jobs, minus, next_state, norm, plus } from "./contract.js";
+import { ALGORITHMS } from "./kinds.js";
 import { range } from "./random.js";
 import { cosine_similarity, cross_similarity, optimal_bipartition } from "./similarity.js";
 import { LocalSGD } from "./solvers.js";
@@ -208,3 +209,5 @@ export function CFL(given) {
     },
   });
 }
+
+ALGORITHMS.CFL = CFL;

@@ -1,6 +1,7 @@
 // Clients with handwritten digits, and a network with one hidden layer.
 
 import { known, one_of, whole } from "./check.js";
+import { WORLDS } from "./kinds.js";
 import { MOST } from "./linear.js";
 import { range, stream } from "./random.js";
 
@@ -240,3 +241,8 @@ export function MLP(inputs, hidden, classes) {
     },
   });
 }
+
+WORLDS.digits = (settings, images) => ({
+  world: images === null ? null : make_digits({ ...settings, images }),
+  model: MLP(64, digits_settings(settings).hidden, 10),
+});

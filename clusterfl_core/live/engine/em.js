@@ -7,6 +7,7 @@
 import { among, known, positive, truthful, whole } from "./check.js";
 import { first_models, make_jobs, next_state } from "./contract.js";
 import { lowest } from "./ifca.js";
+import { ALGORITHMS } from "./kinds.js";
 import { range } from "./random.js";
 import { least_squares } from "./solve.js";
 
@@ -108,3 +109,5 @@ export function EM(given) {
     },
   });
 }
+
+ALGORITHMS.EM = EM;

@@ -3,6 +3,7 @@
 
 import { known, share, truthful } from "./check.js";
 import { first_models, group_means, make_jobs, next_state, participants } from "./contract.js";
+import { ALGORITHMS } from "./kinds.js";
 import { LocalSGD } from "./solvers.js";
 
 // Each client trains one model, and says the loss it started from.
@@ -72,3 +73,5 @@ export function FedAvg(given) {
     },
   });
 }
+
+ALGORITHMS.FedAvg = FedAvg;

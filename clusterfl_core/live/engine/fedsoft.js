@@ -7,6 +7,7 @@
 import { among, known, number, truthful, whole } from "./check.js";
 import { first_models, make_jobs, next_state } from "./contract.js";
 import { lowest } from "./ifca.js";
+import { ALGORITHMS } from "./kinds.js";
 import { range, stream } from "./random.js";
 import { LocalSGD } from "./solvers.js";
 
@@ -204,3 +205,5 @@ export function FedSoft(given) {
     },
   });
 }
+
+ALGORITHMS.FedSoft = FedSoft;

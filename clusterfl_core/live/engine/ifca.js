@@ -8,6 +8,7 @@
 import { among, known, one_of, share, whole } from "./check.js";
 import { first_models, make_jobs, next_state, participants } from "./contract.js";
 import { group_means, summed } from "./contract.js";
+import { ALGORITHMS } from "./kinds.js";
 import { range } from "./random.js";
 import { LocalSGD } from "./solvers.js";
 
@@ -123,3 +124,5 @@ export function IFCA(given) {
     },
   });
 }
+
+ALGORITHMS.IFCA = IFCA;

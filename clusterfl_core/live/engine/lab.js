@@ -6,19 +6,10 @@
 // null to draw them; absent: {round, from 0: [clients that do not answer in it]}.
 
 import { known, one_of, shown, whole } from "./check.js";
-import { CFL } from "./cfl.js";
-import { MLP, digits_settings, make_digits } from "./digits.js";
-import { EM } from "./em.js";
-import { FedAvg } from "./fedavg.js";
-import { FedSoft } from "./fedsoft.js";
-import { IFCA } from "./ifca.js";
-import { MOST, linear_world, make_linear } from "./linear.js";
-import { LocalOnly } from "./local_only.js";
+import { ALGORITHMS, WORLDS } from "./kinds.js";
+import { MOST } from "./linear.js";
 import { step } from "./loop.js";
-import { OneShot } from "./one_shot.js";
 import { LocalSGD } from "./solvers.js";
-
-const ALGORITHMS = { FedAvg, LocalOnly, OneShot, IFCA, CFL, FedSoft, EM };
 
 // A world depends on its settings alone and is never changed: a reader who drags a model does not
 // wait for the same points again.
@@ -35,16 +26,8 @@ function make_world(given, images) {
 
 function new_world(given, images) {
   const { kind, ...settings } = given ?? {};
-  one_of("the kind of world", kind, ["linear", "points", "digits"]);
-  if (kind === "digits") {
-    const world = images === null ? null : make_digits({ ...settings, images });
-    return { world, model: MLP(64, digits_settings(settings).hidden, 10) };
-  }
-  const world =
-    kind === "linear"
-      ? make_linear(settings)
-      : linear_world(known("the world", settings, { clients: undefined }).clients);
-  return { world, model: world.model };
+  one_of("the kind of world", kind, Object.keys(WORLDS));
+  return WORLDS[kind](settings, images);
 }
 
 function make_algorithm(given, model) {
@@ -158,8 +141,8 @@ function python_algorithm({ name, starts, ...settings }, model) {
 }
 
 // A few lines of Python that give the run of a description, made with the library. Before the first
-// round they play one.
-export function as_python(description) {
+// round they play one. `ends`: the last lines instead of those that print models and choices.
+export function as_python(description, ends = null) {
   const { world, algorithm, seed, models, rounds, absent } = described(description).found;
   const { name, starts, ...settings } = algorithm;
   const features =
@@ -188,7 +171,7 @@ export function as_python(description) {
       `settings = ${python_algorithm(algorithm, model)}`,
       `run = replay.run(settings, federation, ${told.join(", ")})`,
     );
-    lines.push("print(run.assignments)", "print(run.models.flatten())");
+    lines.push(...(ends ?? ["print(run.assignments)", "print(run.models.flatten())"]));
   }
   return `${lines.join("\n")}\n`;
 }

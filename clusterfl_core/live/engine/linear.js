@@ -1,6 +1,7 @@
 // Linear clients: y = <x, theta> + noise, each client a member of a hidden cluster or a mixture.
 
 import { known, number, one_of, rows_of, shown, whole } from "./check.js";
+import { WORLDS } from "./kinds.js";
 import { range, stream } from "./random.js";
 import { best_matching, least_squares } from "./solve.js";
 
@@ -213,3 +214,9 @@ export function true_error(models, truth) {
   const matched = best_matching(apart.map((row) => row.map((value) => -value)));
   return apart.map((row, j) => row[matched[j]]);
 }
+
+const with_model = (world) => ({ world, model: world.model });
+
+WORLDS.linear = (settings) => with_model(make_linear(settings));
+WORLDS.points = (settings) =>
+  with_model(linear_world(known("the world", settings, { clients: undefined }).clients));

@@ -3,6 +3,7 @@
 import { known } from "./check.js";
 import { first_models, make_jobs, next_state } from "./contract.js";
 import { train_from } from "./fedavg.js";
+import { ALGORITHMS } from "./kinds.js";
 import { range } from "./random.js";
 import { LocalSGD } from "./solvers.js";
 
@@ -50,3 +51,5 @@ export function LocalOnly(given) {
     },
   });
 }
+
+ALGORITHMS.LocalOnly = LocalOnly;

@@ -4,6 +4,7 @@
 import { among, known, share, shown, truthful, whole } from "./check.js";
 import { first_models, group_means, make_jobs, next_state, participants } from "./contract.js";
 import { train_from } from "./fedavg.js";
+import { ALGORITHMS } from "./kinds.js";
 import { range, stream } from "./random.js";
 import { LocalSGD } from "./solvers.js";
 
@@ -178,3 +179,5 @@ export function OneShot(given) {
     },
   });
 }
+
+ALGORITHMS.OneShot = OneShot;

@@ -6,7 +6,7 @@ import { best } from "../engine/linear.js";
 import { scattered } from "../engine/starts.js";
 import { button, choice, slider } from "../parts/controls.js";
 import { digits, html, listed, svg } from "../parts/dom.js";
-import { make_handles } from "../parts/handles.js";
+import { define, mark_of } from "../parts/element.js";
 import { make_identities } from "../parts/identities.js";
 import { make_losses } from "../parts/losses.js";
 import { client_mark, colour_of, model_mark, spoken_mark, truth_mark } from "../parts/marks.js";
@@ -15,7 +15,7 @@ import { Run } from "../parts/run.js";
 import { make_sentences } from "../parts/sentences.js";
 import { make_sharing } from "../parts/sharing.js";
 import { make_starts } from "../parts/starts.js";
-import { STYLE } from "../parts/style.js";
+import { make_square } from "../parts/square.js";
 import { make_task } from "../parts/task.js";
 
 const EDGE = 2.5; // the picture shows models from -2.5 to 2.5
@@ -156,472 +156,413 @@ function fitting(description) {
 
 // ---------------------------------------------------------------- the plane itself
 
-// → {node, show(run, handles)}
-function make_plane() {
-  const picture = svg("svg", { role: "img" });
-  const layer = html("div", { class: "layer" });
-  const handles = make_handles(layer, EDGE);
-  const node = html("div", { class: "plane" }, picture, layer);
-  let again = () => {};
-  new ResizeObserver(() => again()).observe(node);
-
-  function draw(run) {
-    const size = picture.clientWidth || 320;
-    const at = ([x, y]) => [(size * (x + EDGE)) / (2 * EDGE), (size * (EDGE - y)) / (2 * EDGE)];
-    const within = (theta) =>
-      [...theta].map((value) => Math.max(-EDGE * 0.985, Math.min(EDGE * 0.985, value)));
-    const line = (points) =>
-      points
-        .map((one) =>
-          at(one)
-            .map((value) => value.toFixed(1))
-            .join(","),
-        )
-        .join(" ");
-    const { world, algorithm, state, path } = run;
-    const identities = estimate_identities(world.model, state.bank, world);
-    const radius = size < 330 ? 6.5 : 7.5;
-    const grid = [-2, -1, 0, 1, 2].map((v) => {
-      const [x, y] = at([v, v]);
-      return `M${x} 0V${size}M0 ${y}H${size}`;
-    });
-    const working =
-      algorithm.participation < 1 ? new Set(algorithm.plan(state).clients) : new Set();
-    picture.setAttribute("viewBox", `0 0 ${size} ${size}`);
-    picture.setAttribute(
-      "aria-label",
-      `Plane of models: ${world.truth.length} true models, ${world.clients.length} clients, ` +
-        `${state.bank.length} models of the server.`,
-    );
-    picture.replaceChildren(
-      ...state.bank.map((_, j) =>
-        svg("polygon", {
-          class: "border",
-          fill: colour_of(j),
-          points: line(nearest_region(state.bank, j)),
-        }),
-      ),
-      svg("path", { class: "grid", d: grid.join("") }),
-      ...[-2, -1, 1, 2].flatMap((v) => [
-        svg("text", { x: at([v, 0])[0] + 3, y: size - 4 }, digits(v, 0)),
-        svg("text", { x: 4, y: at([0, v])[1] - 3 }, digits(v, 0)),
-      ]),
-      ...state.bank.map((_, j) =>
-        svg("polyline", {
-          class: "trail",
-          stroke: colour_of(j),
-          points: line(path.map((one) => within(one.bank[j]))),
-        }),
-      ),
-      ...world.clients.map((client, i) => {
-        const place = at(within(best(client)));
-        const mark = client_mark(client.cluster, identities[i], ...place, radius);
-        if (working.has(i))
-          mark.append(svg("circle", { class: "ring", cx: place[0], cy: place[1], r: radius + 4 }));
-        return mark;
+// The drawing of a run: its name and its marks.
+function drawn({ size, at, within, line }, run) {
+  const { world, algorithm, state, path } = run;
+  const identities = estimate_identities(world.model, state.bank, world);
+  const radius = size < 330 ? 6.5 : 7.5;
+  const grid = [-2, -1, 0, 1, 2].map((v) => {
+    const [x, y] = at([v, v]);
+    return `M${x} 0V${size}M0 ${y}H${size}`;
+  });
+  const working = algorithm.participation < 1 ? new Set(algorithm.plan(state).clients) : new Set();
+  const label =
+    `Plane of models: ${world.truth.length} true models, ${world.clients.length} clients, ` +
+    `${state.bank.length} models of the server.`;
+  const marks = [
+    ...state.bank.map((_, j) =>
+      svg("polygon", {
+        class: "border",
+        fill: colour_of(j),
+        points: line(nearest_region(state.bank, j)),
       }),
-    );
-  }
-
-  return {
-    node,
-    show(run, things) {
-      again = () => draw(run);
-      again();
-      handles.show(things);
-    },
-  };
+    ),
+    svg("path", { class: "grid", d: grid.join("") }),
+    ...[-2, -1, 1, 2].flatMap((v) => [
+      svg("text", { x: at([v, 0])[0] + 3, y: size - 4 }, digits(v, 0)),
+      svg("text", { x: 4, y: at([0, v])[1] - 3 }, digits(v, 0)),
+    ]),
+    ...state.bank.map((_, j) =>
+      svg("polyline", {
+        class: "trail",
+        stroke: colour_of(j),
+        points: line(path.map((one) => within(one.bank[j]))),
+      }),
+    ),
+    ...world.clients.map((client, i) => {
+      const place = at(within(best(client)));
+      const mark = client_mark(client.cluster, identities[i], ...place, radius);
+      if (working.has(i))
+        mark.append(svg("circle", { class: "ring", cx: place[0], cy: place[1], r: radius + 4 }));
+      return mark;
+    }),
+  ];
+  return { label, marks };
 }
 
 // ---------------------------------------------------------------- the laboratory
 
-class PlaneLaboratory extends HTMLElement {
-  #stop = () => {};
-
-  connectedCallback() {
-    this.dataset.lmSuppressShortcuts = "true"; // else JupyterLab takes the arrow keys
-    const root = this.shadowRoot ?? this.attachShadow({ mode: "open" });
-    const live = html("div", {
-      class: "live",
-      role: "group",
-      "aria-label": "Laboratory: IFCA in the plane",
-    });
-    root.replaceChildren(html("style", {}, STYLE), live, html("slot"));
-    const { description, small, task } = JSON.parse(this.getAttribute("settings"));
-    this.#stop = small
-      ? this.#picture(live, description)
-      : this.#laboratory(live, description, task);
-  }
-
-  disconnectedCallback() {
-    this.#stop();
-  }
-
-  // What can be moved in the plane, and what happens then.
-  #things(run, touched) {
-    const { description, world, state } = run;
-    const replaced = (rows, j, at) => rows.map((row, i) => (i === j ? at : [...row]));
-    const truths = world.truth.map((theta, g) => ({
-      key: `truth ${g}`,
-      name: `true model of group ${spoken_mark(g)}`,
-      at: theta,
-      draw: (x, y) => truth_mark(g, x, y, 15),
-      moved: (at, begins) =>
-        touched(() =>
-          run.change(
-            { world: { ...description.world, truth: replaced(world.truth, g, at) } },
-            begins,
-          ),
-        ),
-    }));
-    const models = state.bank.map((theta, j) => ({
-      key: `model ${j}`,
-      name: `model ${j}`,
-      at: [...theta],
-      draw: (x, y) => model_mark(j, x, y, 11),
-      moved: (at, begins) =>
-        touched(() => run.change({ models: replaced(state.bank, j, at), rounds: 0 }, begins)),
-    }));
-    return [...truths, ...models];
-  }
-
-  // The small one: it plays by itself, start after start, while it is seen and motion is welcome.
-  #picture(live, description) {
-    let run = null;
-    let start = 0;
-    let pause = 0;
-    let rolling = !matchMedia("(prefers-reduced-motion: reduce)").matches; // until the reader acts
-    let visible = false;
-    const plane = make_plane();
-    const said = html("p");
-    const fresh = () => {
-      start += 1;
-      const models = scattered(description.algorithm.clusters, 2, RADIUS, description.seed, start);
-      run.change({ models: models.map((theta) => [...theta]), rounds: 0 }, false);
-    };
-    const touched = (act) => {
-      rolling = false;
-      clearTimeout(pause);
-      player.stop();
-      act();
-    };
-    const player = make_player(() => run, {
-      rest: at_rest,
-      told: () => {
-        clearTimeout(pause);
-        pause = setTimeout(() => {
-          if (!rolling || !visible) return;
-          fresh();
-          player.start();
-        }, 3000);
-      },
-      more: [button("New start", () => touched(fresh))],
-    });
-    player.node.addEventListener("click", () => {
-      rolling = player.playing;
-    });
-    live.classList.add("small");
-    live.append(
-      html(
-        "div",
-        { class: "two" },
-        plane.node,
-        html("div", { class: "side" }, said, player.node, html("p", { class: "key" }, SEEN)),
-      ),
-    );
-    run = new Run(
-      description,
-      MOST_ROUNDS,
-      (now) => {
-        plane.node.classList.toggle("glide", player.playing);
-        plane.show(now, this.#things(now, touched));
-        const own = chosen_by_groups(
-          estimate_identities(now.world.model, now.state.bank, now.world),
-          now.world.clusters,
-        );
-        const result = sharing_groups(own).length
-          ? "Some groups share a model."
-          : "Every group has a model of its own.";
-        said.textContent = `Round ${now.path.length - 1}. ${result}`;
-      },
-      (sentence) => {
-        said.textContent = sentence;
-      },
-    );
-    const seen = new IntersectionObserver(
-      ([entry]) => {
-        visible = entry.isIntersecting;
-        if (visible && rolling && !player.playing) player.start();
-        else if (!visible) player.stop();
-      },
-      { threshold: 0.4 },
-    );
-    seen.observe(this);
-    return () => {
-      seen.disconnect();
-      clearTimeout(pause);
-      player.stop();
-    };
-  }
-
-  #laboratory(live, description, question) {
-    let run = null;
-    let smallest = Infinity; // noise with which a group was lost
-    const sentences = make_sentences();
-    const plane = make_plane();
-    const losses = make_losses();
-    const identities = make_identities();
-    const task = question ? make_task(question) : null;
-    const status = html("p", { class: "state" });
-    let failing = false;
-
-    const touched = (act) => {
-      player.stop();
-      failing = false;
-      starts.forget();
-      act();
-      if (!failing) sentences.say(status.textContent, false);
-    };
-    const alter = (parts, begins = true) => touched(() => run.change(parts, begins));
-    const world = (parts, begins) =>
-      alter({ world: { ...run.description.world, ...parts } }, begins);
-    const algorithm = (parts, begins) =>
-      alter({ algorithm: { ...run.description.algorithm, ...parts } }, begins);
-    const local = (parts, begins) =>
-      algorithm({ local: { ...run.description.algorithm.local, ...parts } }, begins);
-
-    const player = make_player(() => run, {
-      rest: at_rest,
-      told: () => {
-        if (!failing) sentences.say(status.textContent, false);
-      },
-    });
-    player.node.addEventListener(
-      "click",
-      () => {
-        failing = false;
-      },
-      { capture: true },
-    );
-    const starts = make_starts({
-      run: () => run,
-      radius: RADIUS,
-      success: (bank, there) =>
-        !sharing_groups(
-          chosen_by_groups(estimate_identities(there.model, bank, there), there.clusters),
-        ).length,
-      load: (models, words) => {
-        player.stop();
-        run.change({ models: models.map((theta) => [...theta]), rounds: 0 });
-        sentences.say(`The start ${words} is on the table. Press Play. ${status.textContent}`);
-      },
-      told: (sentence) => sentences.say(sentence, false),
-    });
-    const number_on_page = () => [...document.querySelectorAll(this.localName)].indexOf(this);
-    const sharing = make_sharing({
-      describe: () => run.description,
-      python: as_python,
-      read: (text) => {
-        const found = fitting(read_description(text));
-        begin(found);
-        touched(() => run.change(found));
-        return !failing;
-      },
-      told: (sentence, bad) => (bad ? sentences.warn(sentence) : sentences.say(sentence)),
-      mark: this.hasAttribute("address") ? `${this.localName}-${number_on_page()}` : null,
-    });
-
-    const grown = (rows, count, more) =>
-      [...rows.slice(0, count), ...more.slice(rows.length, count)].map((row) => [...row]);
-    const controls = {
-      noise: slider({
-        name: "noise",
-        low: 0,
-        high: LIMITS.noise,
-        by: 0.1,
-        count: 1,
-        changed: (noise, b) => world({ noise }, b),
-      }),
-      clients: slider({
-        name: "clients a group",
-        low: 1,
-        high: LIMITS.clients,
-        by: 1,
-        changed: (clients, b) => world({ clients }, b),
-      }),
-      points: slider({
-        name: "points a client",
-        low: 1,
-        high: LIMITS.points,
-        by: 1,
-        changed: (points, b) => world({ points }, b),
-      }),
-      models: slider({
-        name: "models k",
-        low: 1,
-        high: LIMITS.models,
-        by: 1,
-        changed: (k, b) =>
-          alter(
-            {
-              algorithm: { ...run.description.algorithm, clusters: k },
-              models: grown(run.state.bank, k, NEW_MODELS),
-              rounds: 0,
-            },
-            b,
-          ),
-      }),
-      groups: slider({
-        name: "groups",
-        low: 1,
-        high: LIMITS.groups,
-        by: 1,
-        changed: (count, b) => world({ truth: grown(run.world.truth, count, NEW_TRUTHS) }, b),
-      }),
-      option: choice({
-        name: "option",
-        options: [
-          ["gradients", "I: one gradient"],
-          ["models", "II: local models"],
-        ],
-        changed: (option) => algorithm({ option, local: OPTIONS[option] }),
-      }),
-      step_size: slider({
-        name: "step size γ",
-        low: 0.05,
-        high: LIMITS.step_size,
-        by: 0.05,
-        count: 2,
-        changed: (step_size, b) => local({ step_size }, b),
-      }),
-      steps: slider({
-        name: "local steps τ",
-        low: 1,
-        high: LIMITS.steps,
-        by: 1,
-        changed: (steps, b) => local({ steps }, b),
-      }),
-      participation: slider({
-        name: "participation",
-        low: 0.1,
-        high: 1,
-        by: 0.1,
-        count: 1,
-        changed: (participation, b) => algorithm({ participation }, b),
-      }),
-    };
-    const deal = button("Deal new points", () =>
-      world({ seed: (run.description.world.seed + 1) % 2 ** 32 }),
-    );
-    const key = html(
-      "p",
-      { class: "key" },
-      SEEN,
-      " Drag stars and crosses, or move them with the arrow keys (Shift: far).",
-    );
-    const pick = (...names) => names.map((name) => controls[name].node);
-    live.append(
-      ...(task ? [task.node] : []),
-      html(
-        "div",
-        { class: "two" },
-        html("div", { class: "side" }, plane.node, player.node, status, sentences.node),
-        html(
-          "div",
-          { class: "side" },
-          ...pick("noise", "clients", "points", "models"),
-          html(
-            "details",
-            {},
-            html("summary", {}, "More settings"),
-            ...pick("groups", "option", "step_size", "steps", "participation"),
-            html("div", { class: "buttons" }, deal),
-          ),
-          identities.node,
-          losses.node,
+// What can be moved in the plane, and what happens then.
+function things_in(run, touched) {
+  const { description, world, state } = run;
+  const replaced = (rows, j, at) => rows.map((row, i) => (i === j ? at : [...row]));
+  const truths = world.truth.map((theta, g) => ({
+    key: `truth ${g}`,
+    name: `true model of group ${spoken_mark(g)}`,
+    at: theta,
+    draw: (x, y) => truth_mark(g, x, y, 15),
+    moved: (at, begins) =>
+      touched(() =>
+        run.change(
+          { world: { ...description.world, truth: replaced(world.truth, g, at) } },
+          begins,
         ),
       ),
-      key,
-      starts.node,
-      sharing.node,
-    );
+  }));
+  const models = state.bank.map((theta, j) => ({
+    key: `model ${j}`,
+    name: `model ${j}`,
+    at: [...theta],
+    draw: (x, y) => model_mark(j, x, y, 11),
+    moved: (at, begins) =>
+      touched(() => run.change({ models: replaced(state.bank, j, at), rounds: 0 }, begins)),
+  }));
+  return [...truths, ...models];
+}
 
-    const show = (now) => {
-      const { description: shown_description, state } = now;
-      const found = estimate_identities(now.world.model, state.bank, now.world);
-      const own = chosen_by_groups(found, now.world.clusters);
+// The small one: it plays by itself, start after start, while it is seen and motion is welcome.
+function small_laboratory(live, description, element) {
+  let run = null;
+  let start = 0;
+  let pause = 0;
+  let rolling = !matchMedia("(prefers-reduced-motion: reduce)").matches; // until the reader acts
+  let visible = false;
+  const plane = make_square(EDGE, drawn);
+  const said = html("p");
+  const fresh = () => {
+    start += 1;
+    const models = scattered(description.algorithm.clusters, 2, RADIUS, description.seed, start);
+    run.change({ models: models.map((theta) => [...theta]), rounds: 0 }, false);
+  };
+  const touched = (act) => {
+    rolling = false;
+    clearTimeout(pause);
+    player.stop();
+    act();
+  };
+  const player = make_player(() => run, {
+    rest: at_rest,
+    told: () => {
+      clearTimeout(pause);
+      pause = setTimeout(() => {
+        if (!rolling || !visible) return;
+        fresh();
+        player.start();
+      }, 3000);
+    },
+    back: false,
+    more: [button("New start", () => touched(fresh))],
+  });
+  player.node.addEventListener("click", () => {
+    rolling = player.playing;
+  });
+  live.classList.add("small");
+  live.append(
+    html(
+      "div",
+      { class: "two" },
+      plane.node,
+      html("div", { class: "side" }, said, player.node, html("p", { class: "key" }, SEEN)),
+    ),
+  );
+  run = new Run(
+    description,
+    MOST_ROUNDS,
+    (now) => {
       plane.node.classList.toggle("glide", player.playing);
-      plane.show(now, this.#things(now, touched));
-      identities.show(found, now.world.clusters, state.bank.length);
-      losses.show(now.losses);
-      player.show(now);
-      const { world: about, algorithm: how } = shown_description;
-      const values = {
-        ...about,
-        ...how,
-        ...how.local,
-        models: how.clusters,
-        groups: about.truth.length,
-        option: how.option,
-      };
-      for (const [name, control] of Object.entries(controls)) control.set(values[name]);
-      controls.steps.node.hidden = how.option === "gradients";
-      status.textContent = told_state(now, found, own);
-      if (task && !now.busy) judge(now, own);
-    };
-
-    const judge = (now, own) => {
-      const { noise } = now.description.world;
-      const truth = now.world.truth;
-      const near = truth.some((one, g) =>
-        truth
-          .slice(g + 1)
-          .some((other) => Math.hypot(one[0] - other[0], one[1] - other[1]) < APART),
+      plane.show(now, things_in(now, touched));
+      const own = chosen_by_groups(
+        estimate_identities(now.world.model, now.state.bank, now.world),
+        now.world.clusters,
       );
-      const shared = sharing_groups(own);
-      let sentence = "Not yet lost. Play until the models rest.";
-      if (now.state.bank.length < truth.length)
-        sentence = "With fewer models than groups a group is always lost: that does not count.";
-      else if (truth.length < 2) sentence = "One group alone cannot be lost.";
-      else if (near)
-        sentence = `Keep the true models at least ${APART} apart, else two groups are one.`;
-      else if (!at_rest(now))
-        sentence =
-          shared.length && now.path.length > 1
-            ? "Two groups share a model now. Does it last? Play on."
-            : sentence;
-      else if (shared.length) {
-        smallest = Math.min(smallest, noise);
-        const [g, h, model] = shared[0];
-        const names = `${spoken_mark(g)} and ${spoken_mark(h)}`;
-        sentence = `Lost with noise ${digits(noise, 1)}: the groups ${names} share model ${model}.`;
-      } else
-        sentence =
-          "The models rest, and every group has its own. Change the start, the data or the noise.";
-      const record =
-        smallest === Infinity
-          ? ""
-          : smallest === 0
-            ? " Solved: you lost a group without any noise."
-            : ` Your smallest noise: ${digits(smallest, 1)}. Can you do it with less?`;
-      task.show(sentence + record, smallest === 0);
-    };
+      const result = sharing_groups(own).length
+        ? "Some groups share a model."
+        : "Every group has a model of its own.";
+      said.textContent = `Round ${now.path.length - 1}. ${result}`;
+    },
+    (sentence) => {
+      said.textContent = sentence;
+    },
+  );
+  const seen = new IntersectionObserver(
+    ([entry]) => {
+      visible = entry.isIntersecting;
+      if (visible && rolling && !player.playing) player.start();
+      else if (!visible) player.stop();
+    },
+    { threshold: 0.4 },
+  );
+  seen.observe(element);
+  return () => {
+    seen.disconnect();
+    clearTimeout(pause);
+    player.stop();
+  };
+}
 
-    run = new Run(description, MOST_ROUNDS, show, (sentence) => {
-      failing = true;
+function whole_laboratory(live, description, question, element) {
+  let run = null;
+  let smallest = Infinity; // noise with which a group was lost
+  const sentences = make_sentences();
+  const plane = make_square(EDGE, drawn);
+  const losses = make_losses();
+  const identities = make_identities();
+  const task = question ? make_task(question) : null;
+  const status = html("p", { class: "state" });
+  let failing = false;
+
+  const touched = (act) => {
+    player.stop();
+    failing = false;
+    starts.forget();
+    act();
+    if (!failing) sentences.say(status.textContent, false);
+  };
+  const alter = (parts, begins = true) => touched(() => run.change(parts, begins));
+  const world = (parts, begins) => alter({ world: { ...run.description.world, ...parts } }, begins);
+  const algorithm = (parts, begins) =>
+    alter({ algorithm: { ...run.description.algorithm, ...parts } }, begins);
+  const local = (parts, begins) =>
+    algorithm({ local: { ...run.description.algorithm.local, ...parts } }, begins);
+
+  const player = make_player(() => run, {
+    rest: at_rest,
+    told: () => {
+      if (!failing) sentences.say(status.textContent, false);
+    },
+  });
+  player.node.addEventListener(
+    "click",
+    () => {
+      failing = false;
+    },
+    { capture: true },
+  );
+  const starts = make_starts({
+    run: () => run,
+    radius: RADIUS,
+    success: (bank, there) =>
+      !sharing_groups(
+        chosen_by_groups(estimate_identities(there.model, bank, there), there.clusters),
+      ).length,
+    load: (models, words) => {
       player.stop();
-      sentences.warn(sentence);
-    });
-    sentences.say(status.textContent, false);
-    sharing.arrive();
-    const arrived = () => sharing.arrive();
-    addEventListener("hashchange", arrived);
-    return () => {
-      removeEventListener("hashchange", arrived);
-      player.stop();
-      starts.forget();
+      run.change({ models: models.map((theta) => [...theta]), rounds: 0 });
+      sentences.say(`The start ${words} is on the table. Press Play. ${status.textContent}`);
+    },
+    told: (sentence) => sentences.say(sentence, false),
+  });
+  const sharing = make_sharing({
+    describe: () => run.description,
+    python: as_python,
+    read: (text) => {
+      const found = fitting(read_description(text));
+      begin(found);
+      touched(() => run.change(found));
+      return !failing;
+    },
+    told: (sentence, bad) => (bad ? sentences.warn(sentence) : sentences.say(sentence)),
+    mark: mark_of(element),
+  });
+
+  const grown = (rows, count, more) =>
+    [...rows.slice(0, count), ...more.slice(rows.length, count)].map((row) => [...row]);
+  const controls = {
+    noise: slider({
+      name: "noise",
+      low: 0,
+      high: LIMITS.noise,
+      by: 0.1,
+      count: 1,
+      changed: (noise, b) => world({ noise }, b),
+    }),
+    clients: slider({
+      name: "clients a group",
+      low: 1,
+      high: LIMITS.clients,
+      by: 1,
+      changed: (clients, b) => world({ clients }, b),
+    }),
+    points: slider({
+      name: "points a client",
+      low: 1,
+      high: LIMITS.points,
+      by: 1,
+      changed: (points, b) => world({ points }, b),
+    }),
+    models: slider({
+      name: "models k",
+      low: 1,
+      high: LIMITS.models,
+      by: 1,
+      changed: (k, b) =>
+        alter(
+          {
+            algorithm: { ...run.description.algorithm, clusters: k },
+            models: grown(run.state.bank, k, NEW_MODELS),
+            rounds: 0,
+          },
+          b,
+        ),
+    }),
+    groups: slider({
+      name: "groups",
+      low: 1,
+      high: LIMITS.groups,
+      by: 1,
+      changed: (count, b) => world({ truth: grown(run.world.truth, count, NEW_TRUTHS) }, b),
+    }),
+    option: choice({
+      name: "option",
+      options: [
+        ["gradients", "I: one gradient"],
+        ["models", "II: local models"],
+      ],
+      changed: (option) => algorithm({ option, local: OPTIONS[option] }),
+    }),
+    step_size: slider({
+      name: "step size γ",
+      low: 0.05,
+      high: LIMITS.step_size,
+      by: 0.05,
+      count: 2,
+      changed: (step_size, b) => local({ step_size }, b),
+    }),
+    steps: slider({
+      name: "local steps τ",
+      low: 1,
+      high: LIMITS.steps,
+      by: 1,
+      changed: (steps, b) => local({ steps }, b),
+    }),
+    participation: slider({
+      name: "participation",
+      low: 0.1,
+      high: 1,
+      by: 0.1,
+      count: 1,
+      changed: (participation, b) => algorithm({ participation }, b),
+    }),
+  };
+  const deal = button("Deal new points", () =>
+    world({ seed: (run.description.world.seed + 1) % 2 ** 32 }),
+  );
+  const key = html(
+    "p",
+    { class: "key" },
+    SEEN,
+    " Drag stars and crosses, or move them with the arrow keys (Shift: far).",
+  );
+  const pick = (...names) => names.map((name) => controls[name].node);
+  live.append(
+    ...(task ? [task.node] : []),
+    html(
+      "div",
+      { class: "two" },
+      html("div", { class: "side" }, plane.node, player.node, status, sentences.node),
+      html(
+        "div",
+        { class: "side" },
+        ...pick("noise", "clients", "points", "models"),
+        html(
+          "details",
+          {},
+          html("summary", {}, "More settings"),
+          ...pick("groups", "option", "step_size", "steps", "participation"),
+          html("div", { class: "buttons" }, deal),
+        ),
+        identities.node,
+        losses.node,
+      ),
+    ),
+    key,
+    starts.node,
+    sharing.node,
+  );
+
+  const show = (now) => {
+    const { description: shown_description, state } = now;
+    const found = estimate_identities(now.world.model, state.bank, now.world);
+    const own = chosen_by_groups(found, now.world.clusters);
+    plane.node.classList.toggle("glide", player.playing);
+    plane.show(now, things_in(now, touched));
+    identities.show(found, now.world.clusters, state.bank.length);
+    losses.show(now.losses);
+    player.show(now);
+    const { world: about, algorithm: how } = shown_description;
+    const values = {
+      ...about,
+      ...how,
+      ...how.local,
+      models: how.clusters,
+      groups: about.truth.length,
+      option: how.option,
     };
-  }
+    for (const [name, control] of Object.entries(controls)) control.set(values[name]);
+    controls.steps.node.hidden = how.option === "gradients";
+    status.textContent = told_state(now, found, own);
+    if (task && !now.busy) judge(now, own);
+  };
+
+  const judge = (now, own) => {
+    const { noise } = now.description.world;
+    const truth = now.world.truth;
+    const near = truth.some((one, g) =>
+      truth.slice(g + 1).some((other) => Math.hypot(one[0] - other[0], one[1] - other[1]) < APART),
+    );
+    const shared = sharing_groups(own);
+    let sentence = "Not yet lost. Play until the models rest.";
+    if (now.state.bank.length < truth.length)
+      sentence = "With fewer models than groups a group is always lost: that does not count.";
+    else if (truth.length < 2) sentence = "One group alone cannot be lost.";
+    else if (near)
+      sentence = `Keep the true models at least ${APART} apart, else two groups are one.`;
+    else if (!at_rest(now))
+      sentence =
+        shared.length && now.path.length > 1
+          ? "Two groups share a model now. Does it last? Play on."
+          : sentence;
+    else if (shared.length) {
+      smallest = Math.min(smallest, noise);
+      const [g, h, model] = shared[0];
+      const names = `${spoken_mark(g)} and ${spoken_mark(h)}`;
+      sentence = `Lost with noise ${digits(noise, 1)}: the groups ${names} share model ${model}.`;
+    } else
+      sentence =
+        "The models rest, and every group has its own. Change the start, the data or the noise.";
+    const record =
+      smallest === Infinity
+        ? ""
+        : smallest === 0
+          ? " Solved: you lost a group without any noise."
+          : ` Your smallest noise: ${digits(smallest, 1)}. Can you do it with less?`;
+    task.show(sentence + record, smallest === 0);
+  };
+
+  run = new Run(description, MOST_ROUNDS, show, (sentence) => {
+    failing = true;
+    player.stop();
+    sentences.warn(sentence);
+  });
+  sentences.say(status.textContent, false);
+  sharing.arrive();
+  const arrived = () => sharing.arrive();
+  addEventListener("hashchange", arrived);
+  return () => {
+    removeEventListener("hashchange", arrived);
+    player.stop();
+    starts.forget();
+  };
 }
 
 // Round, choices and groups in two sentences.
@@ -641,4 +582,8 @@ function told_state(run, identities, own) {
   return `Round ${run.path.length - 1}. ${chosen}; ${groups}.`;
 }
 
-customElements.define("cfl-plane", PlaneLaboratory);
+define("plane", "IFCA in the plane", (live, { description, small, task }, element) =>
+  small
+    ? small_laboratory(live, description, element)
+    : whole_laboratory(live, description, task, element),
+);

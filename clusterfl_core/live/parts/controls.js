@@ -55,3 +55,19 @@ export function choice({ name, options, changed }) {
 export function button(text, click, attributes = {}) {
   return html("button", { type: "button", click, ...attributes }, text);
 }
+
+// Yes or no. → {node, set(value)}
+export function toggle({ name, changed }) {
+  const id = `control-${++controls_made}`;
+  const input = html("input", {
+    type: "checkbox",
+    id,
+    change: () => changed(input.checked, true),
+  });
+  return {
+    node: html("div", { class: "control tick" }, input, html("label", { for: id }, name)),
+    set(now) {
+      input.checked = now;
+    },
+  };
+}

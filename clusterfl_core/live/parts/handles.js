@@ -7,7 +7,9 @@ const REACH = 44; // pixels: what a finger hits
 
 // `layer` lies over the drawing of the square from -edge to edge. show() takes the handles:
 // {key, name, at: [x, y], draw(x, y) → SVG, moved(at, begins)}; `begins` is true at the first
-// move of a drag and at each key.
+// move of a drag and at each key. What moves on a line or a circle says so: pressed([right, up],
+// far) instead of moved at a key, range [least, most, now] and said, the value in words. Where `look`,
+// a text, changes, the handle is drawn anew.
 export function make_handles(layer, edge) {
   const kept = new Map();
   const within = (value) => Math.max(-edge, Math.min(edge, value));
@@ -68,6 +70,10 @@ export function make_handles(layer, edge) {
     if (!arrow || event.ctrlKey || event.metaKey || event.altKey) return;
     event.preventDefault();
     event.stopPropagation();
+    if (one.handle.pressed) {
+      one.handle.pressed(arrow, event.shiftKey);
+      return;
+    }
     const stride = event.shiftKey ? 0.5 : 0.1;
     one.handle.moved(
       one.handle.at.map((value, a) =>
@@ -94,35 +100,39 @@ export function make_handles(layer, edge) {
               role: "slider",
               tabindex: 0,
               "aria-roledescription": "handle in the plane",
-              "aria-valuemin": -edge,
-              "aria-valuemax": edge,
             }),
           };
           const made = one;
           made.node.addEventListener("keydown", (event) => press(event, made));
+          layer.append(made.node);
+          kept.set(handle.key, made);
+        }
+        one.handle = handle;
+        if (one.look !== (handle.look ?? "")) {
+          one.look = handle.look ?? "";
           const half = REACH / 2;
-          made.node.append(
+          one.node.replaceChildren(
             svg(
               "svg",
               { viewBox: `${-half} ${-half} ${REACH} ${REACH}`, "aria-hidden": "true" },
               handle.draw(0, 0),
             ),
           );
-          layer.append(made.node);
-          kept.set(handle.key, made);
         }
-        one.handle = handle;
         const [x, y] = handle.at;
         const outside = Math.max(Math.abs(x), Math.abs(y)) > edge;
         one.node.style.left = percent(x);
         one.node.style.top = percent(-y);
         one.node.classList.toggle("outside", outside);
+        const [least, most, now] = handle.range ?? [-edge, edge, within(x)];
+        const words =
+          handle.said ??
+          `${digits(x)} across, ${digits(y)} up${outside ? ", outside the picture" : ""}`;
         one.node.setAttribute("aria-label", handle.name);
-        one.node.setAttribute("aria-valuenow", within(x).toFixed(2));
-        one.node.setAttribute(
-          "aria-valuetext",
-          `${digits(x)} across, ${digits(y)} up${outside ? ", outside the picture" : ""}`,
-        );
+        one.node.setAttribute("aria-valuemin", least);
+        one.node.setAttribute("aria-valuemax", most);
+        one.node.setAttribute("aria-valuenow", now.toFixed(2));
+        one.node.setAttribute("aria-valuetext", words);
       }
     },
   };

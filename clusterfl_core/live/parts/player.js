@@ -5,8 +5,9 @@ import { html } from "./dom.js";
 
 const PACE = 500; // milliseconds a round
 
-// rest(run): true when playing on shows nothing new. → {node, stop(), start(), show(run), playing}
-export function make_player(run, { rest, told = () => {}, more = [] }) {
+// rest(run): true when playing on shows nothing new; back: whether there is a way back; more: further
+// buttons. → {node, stop(), start(), show(run), playing}
+export function make_player(run, { rest, told = () => {}, back = true, more = [] }) {
   let timer = 0;
   let first = false;
   const play = button("Play", () => (timer ? player.stop() : player.start()), { class: "main" });
@@ -31,7 +32,8 @@ export function make_player(run, { rest, told = () => {}, more = [] }) {
       { class: "buttons", role: "group", "aria-label": "Rounds" },
       play,
       one,
-      ...(more.length ? more : [undo, reset]),
+      ...more,
+      ...(back ? [undo, reset] : []),
     ),
     get playing() {
       return timer !== 0;

@@ -62,7 +62,8 @@ export function make_sharing({ describe, python, read, told, mark }) {
       if (read(unwritten(given.includes("=") ? given.slice(given.lastIndexOf("=") + 1) : given)))
         told("Loaded.");
     } catch (error) {
-      told(`Not loaded. ${error.message}. The laboratory stays as it was.`, true);
+      const why = error.message[0].toUpperCase() + error.message.slice(1);
+      told(`Not loaded. ${why}. The laboratory stays as it was.`, true);
     }
   }
 

@@ -129,6 +129,10 @@ select:focus-visible,
 input:focus-visible,
 textarea:focus-visible,
 summary:focus-visible { outline: 2px solid currentColor; outline-offset: 2px; }
+.control.tick,
+.two .control.tick { grid-template-columns: auto minmax(0, 1fr); }
+.two .control.tick input { grid-row: auto; grid-column: auto; }
+input[type="checkbox"] { width: 1.15rem; height: 1.15rem; margin: 0; accent-color: currentColor; }
 .buttons { display: flex; flex-wrap: wrap; gap: 0.4rem; }
 input[type="range"] {
   width: 100%;
@@ -164,6 +168,9 @@ textarea {
 figcaption,
 caption,
 .key { font-size: 0.85em; text-align: left; padding: 0; caption-side: top; color: inherit; }
+.readings { display: grid; gap: 0.15rem; margin: 0; }
+.readings div { display: flex; justify-content: space-between; gap: 0.6rem; }
+.readings dd { margin: 0; font-variant-numeric: tabular-nums; white-space: nowrap; }
 table { border-collapse: collapse; width: 100%; }
 th,
 td {

@@ -1,0 +1,1 @@
+"""The laboratories, each a module here and its script NAME.js beside it."""

@@ -1,0 +1,36 @@
+// A laboratory as an element of the page, with a shadow tree of its own.
+
+import { html } from "./dom.js";
+import { STYLE } from "./style.js";
+
+// build(live, settings, element) fills the laboratory and gives what stops it.
+export function define(name, title, build) {
+  class Laboratory extends HTMLElement {
+    #stop = () => {};
+
+    connectedCallback() {
+      this.dataset.lmSuppressShortcuts = "true"; // else JupyterLab takes the arrow keys
+      const root = this.shadowRoot ?? this.attachShadow({ mode: "open" });
+      const live = html("div", {
+        class: "live",
+        role: "group",
+        "aria-label": `Laboratory: ${title}`,
+      });
+      root.replaceChildren(html("style", {}, STYLE), live, html("slot"));
+      this.#stop = build(live, JSON.parse(this.getAttribute("settings")), this);
+    }
+
+    disconnectedCallback() {
+      this.#stop();
+    }
+  }
+  customElements.define(`cfl-${name}`, Laboratory);
+}
+
+// The part of the page's address that is this laboratory's, or null where the address is not the
+// book's own.
+export function mark_of(element) {
+  if (!element.hasAttribute("address")) return null;
+  const number = [...document.querySelectorAll(element.localName)].indexOf(element);
+  return `${element.localName}-${number}`;
+}

@@ -1,0 +1,151 @@
+// What all laboratories are made of, but for their picture: a state (fields.js), undo, sentences,
+// sharing, a task, the player where there are rounds.
+
+import { button } from "./controls.js";
+import { html } from "./dom.js";
+import { define, mark_of } from "./element.js";
+import { checked_state, control_of, read_state } from "./fields.js";
+import { Keeping } from "./keeping.js";
+import { make_player } from "./player.js";
+import { make_readings } from "./readings.js";
+import { make_sentences } from "./sentences.js";
+import { make_sharing } from "./sharing.js";
+import { make_task } from "./task.js";
+
+// plan:
+//   title             what it is called
+//   compute(state, path) → found: all that follows from the state, or an Error with a sentence
+//   first, next       with rounds: see keeping.js
+//   rest(state, found, path)   with rounds: whether playing on shows nothing new
+//   changes           {name: (value, state) → entries}: what a control changes beside its own entry
+//   told(state, found, path) → the state in a sentence or two, seen and spoken
+//   readings(state, found, path) → [[words, value, decimals, unit] …], see readings.js
+//   python(state, found) → lines that print the numbers of the readings, in their order
+//   task(state, found, path, memory) → [sentence, solved]; memory is an object to keep things in
+//   buttons(lab) → further buttons beside Undo and Reset
+//   build(lab) → {main, side, below, key, show(keeping)}: lists of nodes, a sentence that says what
+//                is seen, and what draws
+// lab: {keeping, change(parts, begins), act(work), step(parts), control(name) → node, say(sentence)}
+export function laboratory(name, plan) {
+  define(name, plan.title, (live, { state, task: question }, element) => {
+    let keeping = null;
+    let failing = false;
+    const controls = new Map();
+    const memory = {};
+    const sentences = make_sentences();
+    const status = html("p", { class: "state" });
+    const readings = make_readings();
+    const task = question ? make_task(question) : null;
+
+    const told = () => {
+      if (!failing) sentences.say(status.textContent, false);
+    };
+    const act = (work) => {
+      player?.stop();
+      failing = false;
+      work();
+      told();
+    };
+    const lab = {
+      get keeping() {
+        return keeping;
+      },
+      act,
+      say: (sentence) => sentences.say(sentence),
+      change: (parts, begins = true) => act(() => keeping.change(parts, begins)),
+      step: (parts) => act(() => keeping.step(true, parts)),
+      control(entry) {
+        const more = plan.changes?.[entry] ?? (() => ({}));
+        const control = control_of(entry, (value, begins) =>
+          lab.change({ [entry]: value, ...more(value, keeping.state) }, begins),
+        );
+        controls.set(entry, control);
+        return control.node;
+      },
+    };
+
+    const more = plan.buttons?.(lab) ?? [];
+    const player = plan.next
+      ? make_player(() => keeping, {
+          rest: ({ state: now, found, path }) => plan.rest(now, found, path),
+          told,
+          more,
+        })
+      : null;
+    player?.node.addEventListener(
+      "click",
+      () => {
+        failing = false;
+      },
+      { capture: true },
+    );
+    const undo = button("Undo", () => act(() => keeping.undo()));
+    const back = html(
+      "div",
+      { class: "buttons" },
+      ...more,
+      undo,
+      button("Reset", () => act(() => keeping.reset())),
+    );
+    const sharing = make_sharing({
+      describe: () => keeping.state,
+      python: (now) => plan.python(now, keeping.found),
+      read: (text) => {
+        const found = read_state(text);
+        act(() => keeping.change(found));
+        return !failing;
+      },
+      told: (sentence, bad) => (bad ? sentences.warn(sentence) : sentences.say(sentence)),
+      mark: mark_of(element),
+    });
+
+    const { main, side, below = [], key, show } = plan.build(lab);
+    live.append(
+      ...(task ? [task.node] : []),
+      html(
+        "div",
+        { class: "two" },
+        html(
+          "div",
+          { class: "side" },
+          ...main,
+          (player ?? { node: back }).node,
+          status,
+          sentences.node,
+        ),
+        html("div", { class: "side" }, ...side, readings.node),
+      ),
+      html("p", { class: "key" }, key),
+      ...below,
+      sharing.node,
+    );
+
+    keeping = new Keeping(
+      checked_state(state),
+      plan,
+      (now) => {
+        for (const [entry, control] of controls) control.set(now.state[entry]);
+        undo.disabled = !now.can_undo;
+        player?.show(now);
+        status.textContent = plan.told(now.state, now.found, now.path);
+        readings.show(plan.readings(now.state, now.found, now.path));
+        show(now);
+        element.busy = now.busy;
+        if (task && !now.busy) task.show(...plan.task(now.state, now.found, now.path, memory));
+      },
+      (sentence) => {
+        failing = true;
+        player?.stop();
+        sentences.warn(sentence);
+      },
+    );
+    told();
+    const arrive = () => sharing.arrive();
+    arrive();
+    addEventListener("hashchange", arrive);
+    return () => {
+      removeEventListener("hashchange", arrive);
+      player?.stop();
+    };
+  });
+}
