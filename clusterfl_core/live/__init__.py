@@ -15,6 +15,7 @@ True
 from clusterfl_core.live.labs.balance import balance
 from clusterfl_core.live.labs.drift import drift
 from clusterfl_core.live.labs.plane import plane
+from clusterfl_core.live.labs.server import server
 from clusterfl_core.live.page import Laboratory, script
 
 __all__ = [
@@ -23,4 +24,5 @@ __all__ = [
     "drift",
     "plane",
     "script",
+    "server",
 ]

@@ -4,6 +4,7 @@ import { known, number, rows_of, whole } from "./check.js";
 import { WORLDS } from "./kinds.js";
 import { MOST, linear_world } from "./linear.js";
 
+export const BOWLS = "bowls"; // this kind of world
 const STEEPEST = 10;
 
 // Client i has the loss (theta - c)'A(theta - c) / 2 with the bottom c = centers[i], and A has the
@@ -73,7 +74,7 @@ export function resting_point(world, bottoms, { steps, step_size }) {
   ];
 }
 
-WORLDS.bowls = (settings) => {
+WORLDS[BOWLS] = (settings) => {
   const world = make_bowls(settings);
   return { world, model: world.model };
 };

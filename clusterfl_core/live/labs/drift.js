@@ -1,6 +1,6 @@
 // Drift: where FedAvg comes to rest when its clients' losses are bowls.
 
-import { make_bowls, resting_point } from "../engine/bowls.js";
+import { BOWLS, make_bowls, resting_point } from "../engine/bowls.js";
 import { FedAvg } from "../engine/fedavg.js";
 import { digits, svg } from "../parts/dom.js";
 import { laboratory } from "../parts/laboratory.js";
@@ -20,7 +20,7 @@ const bowls_of = ({ centers, stretch, turn, pairs }) => ({ centers, stretch, tur
 const apart = (one, other) => Math.hypot(one[0] - other[0], one[1] - other[1]);
 
 const rounds = engine_rounds((state) => ({
-  world: { kind: "bowls", ...bowls_of(state) },
+  world: { kind: BOWLS, ...bowls_of(state) },
   algorithm: {
     name: FedAvg.name,
     local: { steps: state.steps, step_size: state.step_size },
