@@ -18,9 +18,9 @@ os.environ.setdefault("MKL_CBWR", "AUTO")
 
 _PLAIN = [
     "banks", "check", "claims", "clients", "comparison", "compute", "contract", "data", "door",
-    "evaluation", "figures", "files", "flower", "interactive", "live", "machine", "matching",
-    "models", "plotting", "populations", "randomness", "results", "runs", "similarity",
-    "simulation", "solvers", "starts", "theory", "trials", "trust",
+    "evaluation", "figures", "files", "flower", "live", "machine", "matching", "models",
+    "populations", "randomness", "results", "runs", "similarity", "simulation", "solvers",
+    "starts", "theory", "trials", "trust",
 ]  # fmt: skip
 _ROOMS = {name: f"{__name__}.{name}" for name in _PLAIN} | {
     name: f"{__name__}.algorithms.{name}" for name in ("baselines", "cfl", "fedsoft", "ifca")

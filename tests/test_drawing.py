@@ -15,9 +15,6 @@ LONG = {  # chapters that have more lines of code
     "08_cfl_algorithm", "09_cfl_parameter_tree", "10_fedsoft_mixtures", "11_fedsoft_experiments",
     "13_choosing", "14_beyond_one_machine",
 }  # fmt: skip
-PLAIN = {  # chapters that do not yet draw with the words
-    "09_cfl_parameter_tree",
-}  # fmt: skip
 
 
 def sources(path):
@@ -80,10 +77,7 @@ def test_figures_are_drawn_by_words_in_few_lines_and_no_typed_colour(path):
         if len(drawing(source)) > DRAWN:
             first = source.partition("\n")[0]
             problems.append(f"{first}: {len(drawing(source))} lines draw, at most {DRAWN}")
-    if path.stem in PLAIN:
-        assert problems, f"{path.stem} draws with the words: take it from the list"
-    else:
-        assert problems == []
+    assert problems == []
 
 
 @pytest.mark.parametrize("path", CHAPTERS, ids=lambda path: path.stem)

@@ -73,6 +73,8 @@ def test_whatever_it_is_called_it_has_a_colour_always_the_same_that_reads_on_any
     color = figures.colour(what)
     assert figures.colour(what) == color
     assert re.fullmatch("#[0-9a-fA-F]{6}", color)
+    assert figures.look(what).dash in looks.LINES
+    assert figures.look(what).marker in figures.MARKERS
     light = looks.luminance(color)
     for ground in ("#ffffff", "#14181e", "#121212"):  # the page's, by day and by night; Lab's
         low, high = sorted([light, looks.luminance(ground)])
@@ -133,6 +135,15 @@ def test_no_letter_is_smaller_than_eleven_pixels_on_a_phone(word):
         shown = min(1, 350 / wide) if wide > 30 else 1  # a page of 390 has 350 for its text
         for text in picture.iter("text"):
             assert float(text.get("font-size", picture.get("font-size"))) * shown >= 11
+
+
+def test_names_of_axes_lie_inside_of_the_picture():
+    figure = figures.panels("Two", "a", "b", x="below", y="left", height=100)
+    figure._repr_html_()
+    for panel in figure:
+        inside, whole = panel.get_tightbbox(), panel.figure.bbox
+        assert 0 < inside.x0 < inside.x1 < whole.x1
+        assert 0 < inside.y0 < inside.y1 < whole.y1
 
 
 @pytest.mark.parametrize("word", WORDS)
@@ -240,13 +251,18 @@ def test_rounds_are_whole():
 
 
 def test_runs_are_drawn_by_the_names_of_their_algorithms(panel):
-    panel.curves({"IFCA": a_run(0.2, 0.5), "FeSEM": [a_run(0.1), a_run(0.3)]}, "accuracy")
-    first, second = panel.lines
+    several = {"FeSEM": [a_run(0.1), a_run(0.3)], "CFL": [a_run(0.7)]}
+    panel.curves({"IFCA": a_run(0.2, 0.5)} | several, "accuracy")
+    first, second, third = panel.lines
     assert first.get_xydata().tolist() == [[1, 0.2], [2, 0.5]]
     assert second.get_xydata().tolist() == [[1, pytest.approx(0.2)]]
-    assert [line.get_color() for line in panel.lines] == [
-        figures.colour("IFCA"), figures.colour("FeSEM")
-    ]  # fmt: skip
+    assert third.get_xydata().tolist() == [[1, 0.7]]
+    (band,) = panel.collections  # of the two runs; a single one has none
+    assert to_hex(band.get_facecolor()) == figures.colour("FeSEM")
+    for line, name in zip(panel.lines, ("IFCA", "FeSEM", "CFL"), strict=True):
+        assert line.get_label() == name
+        assert line.get_color() == figures.colour(name)
+        assert line.get_linestyle() == figures.dash(name)
     assert panel.get_xlabel() == "round"
 
 
@@ -313,8 +329,10 @@ def test_heat_is_cold_below_zero_warm_above_and_nothing_at_zero(panel):
 
 
 def test_pictures_stand_in_rows_and_are_the_pages_ink(panel):
-    panel.pictures(torch.arange(24.0).view(6, 2, 2), "abcdef", columns=3)
-    assert len(panel.images) == 6
+    images = torch.arange(24.0).view(6, 2, 2)
+    panel.pictures(images, "abcdef", columns=3)
+    for shown, image in zip(panel.images, images, strict=True):
+        assert np.array_equal(shown.get_array(), image)
     assert [text.get_text() for text in panel.texts] == list("abcdef")
     places = [one.get_extent()[0] for one in panel.images]
     assert places[:3] == places[3:]

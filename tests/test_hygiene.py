@@ -21,8 +21,8 @@ PAGES = [*NOTEBOOKS, *sorted((ROOT / "book").rglob("*.md"))]
 
 # Each layer of clusterfl_core imports only from those before it; a folder is one room.
 LAYERS = [
-    {"version", "check", "files", "matching", "interactive", "trust"},
-    {"randomness", "figures", "plotting", "results"},
+    {"version", "check", "files", "matching", "trust"},
+    {"randomness", "figures", "results"},
     {"models"},
     {"banks"},
     {"clients", "similarity"},
