@@ -28,11 +28,12 @@ export function described_splitting(state) {
 }
 
 // Each group now: its clients, what they would send, and what the three tests would say.
-// `sent(i, update)`: what client i makes of its update.
-export function looked_into({ world, algorithm, state }, sent = (_, update) => update) {
-  const updates = range(world.clients.length).map((i) =>
-    sent(i, algorithm.update(state.bank[state.assignments[i]], world.clients[i])),
+// `alter(updates, state)`: what is sent instead.
+export function looked_into({ world, algorithm, state }, alter = (updates) => updates) {
+  const honest = range(world.clients.length).map((i) =>
+    algorithm.update(state.bank[state.assignments[i]], world.clients[i]),
   );
+  const updates = alter(honest, state);
   const groups = state.bank.map((theta, row) => {
     const members = range(updates.length).filter((i) => state.assignments[i] === row);
     const own = members.map((i) => updates[i]);
@@ -63,7 +64,7 @@ export function verdicts(groups) {
   return [...counts].map(([verdict, count]) => `${count} ${plural(count, verdict)}`).join(", ");
 }
 
-// Whether the groups are exactly the true ones, and whether some true group is torn.
+// Whether the groups of some clients are exactly the true ones, and whether some true group is torn.
 export function judged(assignments, truth) {
   const pairs = truth.flatMap((group, i) => range(i).map((j) => [group === truth[j], i, j]));
   const together = ([, i, j]) => assignments[i] === assignments[j];
@@ -72,6 +73,8 @@ export function judged(assignments, truth) {
     exact: pairs.every((pair) => pair[0] === together(pair)),
   };
 }
+
+const called = ([x, y], words) => svg("text", { x: x + 9, y: y + 14, class: "name" }, words);
 
 // The model of each node of the tree over the rounds: node → [[x, y] …].
 function trails(path) {
@@ -117,6 +120,7 @@ function in_the_plane({ at, within, line }, { state, path, found, liar = null })
       ...state.centers.map((center, i) =>
         client_mark(truth[i], now.assignments[i], ...at(center), 7.5),
       ),
+      ...(liar === null ? [] : [called(at(state.centers[liar]), "liar")]),
     ],
   };
 }
@@ -227,12 +231,15 @@ export function make_splitting(lab, { more = () => [], liar = null } = {}) {
   };
 }
 
-// Nothing has split for some rounds, and no model moves.
+// Nothing has split for some rounds.
+export function unsplit(path) {
+  const nodes = (back) => path.at(back).state.nodes.join();
+  return path.length > 10 && nodes(-8) === nodes(-1);
+}
+
+// Nor does any model move.
 export function settled(path) {
-  if (path.length < 10) return false;
-  const [before, last] = [path.at(-8).state, path.at(-1).state];
-  return (
-    before.nodes.join() === last.nodes.join() &&
-    last.bank.every((theta, row) => norm(minus(theta, path.at(-2).state.bank[row])) < 2e-3)
-  );
+  if (!unsplit(path)) return false;
+  const [before, last] = [path.at(-2).state.bank, path.at(-1).state.bank];
+  return last.every((theta, row) => norm(minus(theta, before[row])) < 2e-3);
 }
