@@ -17,9 +17,10 @@ from browser import PHONE, WIDE, visited
 from test_live_pages import FRAME, NARROW
 
 import clusterfl_core as cf
-from clusterfl_core import live
+from clusterfl_core import data, live
 from clusterfl_core.live import page as cell
-from clusterfl_core.live import replay
+from clusterfl_core.live import replay, sources
+from clusterfl_core.populations import twists
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,11 @@ class Lab:
 
 
 LABS = [
+    Lab(
+        "angle",
+        [("angle", "ArrowLeft", 12), ("Step", "Enter", 8), ("angle", "Home", 1)],
+        "Solved: groups win at 30°, one model at 0°",
+    ),
     Lab(
         "attack",
         [
@@ -191,7 +197,12 @@ def opened(desk, site, lab, fragment="", page=""):
 @every_lab
 def test_its_script_is_small_and_in_one_scope(lab):
     script = live.script(lab.name)
-    assert len(gzip.compress(script.encode())) <= 60_000
+    images = f'"{sources.packed_digits()}"'
+    carried = images in script
+    assert carried == (("engine", "digits") in cell.modules(lab.name))
+    size, whole = (len(gzip.compress(s.encode())) for s in (script.replace(images, ""), script))
+    assert size <= 60_000
+    assert whole <= 150_000
     assert not re.search(r"^(import|export)\b", script, re.MULTILINE)
     names = re.findall(r"^(?:async )?(?:function\*?|class|const|let) (\w+)", script, re.MULTILINE)
     assert len(names) == len(set(names)), {name for name in names if names.count(name) > 1}
@@ -402,6 +413,16 @@ def test_bad_settings_are_refused_in_one_sentence(lab):
 # ---------------------------------------------------------------- what single laboratories say
 
 
+def test_the_page_turns_digits_as_the_library_does_but_for_one_grey_level_in_256():
+    images = data.load("digits")
+    for degrees in (15, 45, 80):
+        x, _ = twists.turn(degrees)(images.x_train, images.y_train)
+        ours, _ = replay._tilt(degrees)(images.x_train, images.y_train)
+        apart = (x.int() - ours.int()).abs()
+        assert apart.max() <= 1
+        assert (apart > 0).float().mean() < 1e-4
+
+
 def test_fedavg_on_bowls_comes_to_rest_where_the_closed_form_says():
     bowls = {"centers": [[-1.6, -1], [1.4, -1.3], [1.2, 1.5]], "turn": [60, -20, 0]}
     for stretch, pairs in ([4, 3, 1.5], [2, 2, 2]), ([1, 1, 1], [1, 5, 2]):
@@ -420,3 +441,11 @@ def test_fedavg_on_bowls_comes_to_rest_where_the_closed_form_says():
         rest = replay.resting_point(federation, local)
         assert torch.allclose(run.models.flatten()[0], rest, atol=1e-8)
         assert ((rest - best).norm() < 1e-9) == (stretch == [1, 1, 1])
+
+
+def test_the_angle_dial_plays_in_a_worker(desk, site):
+    (lab,) = [lab for lab in LABS if lab.name == "angle"]
+    with opened(desk, site, lab) as bench:
+        assert bench.tab.workers == []
+        bench.play()
+        assert len(bench.tab.workers) == 1

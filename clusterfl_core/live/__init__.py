@@ -12,6 +12,7 @@ IFCA in the plane: 18 clients in 3 groups choose among 3 models. It moves where 
 True
 """
 
+from clusterfl_core.live.labs.angle import angle
 from clusterfl_core.live.labs.attack import attack
 from clusterfl_core.live.labs.balance import balance
 from clusterfl_core.live.labs.drift import drift
@@ -21,6 +22,7 @@ from clusterfl_core.live.page import Laboratory, script
 
 __all__ = [
     "Laboratory",
+    "angle",
     "attack",
     "balance",
     "drift",

@@ -153,7 +153,7 @@ def resting_point(federation, local):
     return torch.linalg.solve(left, side)
 
 
-def digits(twist="rotated", clusters=4, clients=6, points=40, seed=0):
+def digits(twist="rotated", clusters=4, clients=6, points=40, seed=0, angle=None):
     """Clients with digits, dealt by the page's generator (engine/digits.js, ``make_digits``).
 
     Parameters
@@ -169,6 +169,8 @@ def digits(twist="rotated", clusters=4, clients=6, points=40, seed=0):
         Images of each client.
     seed : int
         In [0, 2^32).
+    angle : float, optional
+        Turns of so many degrees more each, instead of 360 / k.
 
     Returns
     -------
@@ -182,7 +184,9 @@ def digits(twist="rotated", clusters=4, clients=6, points=40, seed=0):
     for cluster in range(clusters):
         names, (one, other) = list(range(10)), swaps[2 * cluster : 2 * cluster + 2]
         names[one], names[other] = other, one
-        kinds = {"rotated": turn(360 / clusters * cluster), "swapped": relabel(names)}
+        degrees = (360 / clusters if angle is None else angle) * cluster
+        rotated = _tilt(degrees) if degrees % 90 else turn(degrees)
+        kinds = {"rotated": rotated, "swapped": relabel(names)}
         changes.append(kinds.get(twist, turn(0)))
     held = [order[i * points : (i + 1) * points] for i in range(m)]
     train = [
@@ -192,6 +196,28 @@ def digits(twist="rotated", clusters=4, clients=6, points=40, seed=0):
     truth = torch.arange(m) // clients
     parts = (Clients.from_lists(*zip(*part, strict=True)) for part in (train, test))
     return Federation(*parts, truth, torch.arange(clusters), classes=10, name="digits")
+
+
+def _tilt(degrees):
+    """``turn`` in float64, as the page has it: a grey level in 256 may differ by one."""
+    c, s = math.cos(math.radians(degrees)), math.sin(math.radians(degrees))
+
+    def change(images, labels):
+        y, x = np.mgrid[:8, :8] - 3.5
+        column, row = c * x - s * y + 3.5, s * x + c * y + 3.5
+        left, top = np.floor(column).astype(int), np.floor(row).astype(int)
+        right, down = column - left, row - top
+        wide = np.pad(images.view(-1, 8, 8).numpy().astype(float), ((0, 0), (2, 3), (2, 3)))
+        near = {(a, b): wide[:, (top + 2 + a).clip(0), (left + 2 + b).clip(0)] for a, b in _CORNERS}
+        above = (1 - right) * near[0, 0] + right * near[0, 1]
+        below = (1 - right) * near[1, 0] + right * near[1, 1]
+        found = np.floor((1 - down) * above + down * below + 0.5)
+        return torch.from_numpy(found.astype(np.uint8)).view_as(images), labels
+
+    return change
+
+
+_CORNERS = (0, 0), (0, 1), (1, 0), (1, 1)
 
 
 def _federation(clients, clusters):
