@@ -99,6 +99,7 @@ LABS = [
         "Solved: torn before",
     ),
 ]
+END = '<p><a href="#end" id="end">The end of the page</a></p>'  # where Tab leads on to
 NUMBER = r"[-+]?(?:\d[\d.]*(?:e[-+]?\d+)?|inf|nan)"
 every_lab = pytest.mark.parametrize("lab", LABS, ids=[lab.name for lab in LABS])
 
@@ -112,7 +113,7 @@ def site(tmp_path_factory):
         sandbox = f'<iframe sandbox="allow-scripts" title="An output" srcdoc="{html.escape(one)}"'
         own = one.replace(f"<cfl-{lab.name} ", f"<cfl-{lab.name} address ")
         frame = f'{sandbox} style="width: 700px; height: 1200px"></iframe>'
-        (folder / f"{lab.name}.html").write_text(FRAME.format(own), encoding="utf-8")
+        (folder / f"{lab.name}.html").write_text(FRAME.format(own + END), encoding="utf-8")
         (folder / f"{lab.name}-frame.html").write_text(FRAME.format(frame), encoding="utf-8")
     (folder / "blank.html").write_text(FRAME.format(""), encoding="utf-8")
     return folder
