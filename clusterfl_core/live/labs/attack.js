@@ -85,7 +85,7 @@ function python_of({ lie, arrow, clip, rounds, ...state }) {
     `cfl = cf.CFL(cf.models.LinearRegression(2), ${eps1}, ${eps2}, ${gamma_max}, cf.LocalSGD(${steps}, ${step_size}))`,
     `cfl = replay.replayed(cfl, models=${rows(start)})`,
     "state = cfl.init(federation, 0)",
-    `for t in range(${rounds}):`,
+    `for t in range(${Math.max(1, rounds)}):`,
     "    replies = cfl.client_step(cfl.plan(state), federation.train)",
     "    rows = replies.bank.flatten()",
     ...(lie === "honest" ? [] : PYTHON_LIES[lie](arrow[0])),
