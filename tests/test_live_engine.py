@@ -178,6 +178,7 @@ def test_a_clients_points_stay_when_the_world_grows(page):
 DIGITS = [
     {"twist": "rotated", "clusters": 4, "clients": 2, "points": 9, "seed": 3},
     {"twist": "rotated", "clusters": 2, "clients": 1, "points": 5},
+    {"twist": "rotated", "clusters": 3, "clients": 2, "points": 30, "angle": 35},
     {"twist": "swapped", "clusters": 3, "clients": 2, "points": 30, "seed": 1},
     {"twist": "none", "clusters": 1, "clients": 3, "points": 4},
 ]

@@ -12,11 +12,15 @@ from dataclasses import dataclass
 import browser as browsing
 import numpy as np
 import pytest
+import torch
 from browser import PHONE, WIDE, visited
 from test_live_pages import FRAME, NARROW
 
-from clusterfl_core import live
+import clusterfl_core as cf
+from clusterfl_core import data, live
 from clusterfl_core.live import page as cell
+from clusterfl_core.live import replay, sources
+from clusterfl_core.populations import twists
 
 
 @dataclass(frozen=True)
@@ -40,6 +44,22 @@ class Lab:
 
 LABS = [
     Lab(
+        "angle",
+        [("angle", "ArrowLeft", 12), ("Step", "Enter", 8), ("angle", "Home", 1)],
+        "Solved: groups win at 30°, one model at 0°",
+    ),
+    Lab(
+        "attack",
+        [
+            ("lie of client 11", "ArrowDown", 2),
+            ("tip of the lie", "Shift+ArrowLeft", 3),
+            ("Step", "Enter", 32),
+            ("clip to the median length", "Space", 1),
+            ("Step", "Enter", 10),
+        ],
+        "Solved: clipped",
+    ),
+    Lab(
         "balance",
         [
             ("arrow 0", "Shift+ArrowRight", 3),
@@ -53,7 +73,34 @@ LABS = [
         ],
         "Solved: they balance",
     ),
+    Lab(
+        "drift",
+        [
+            ("local steps τ", "ArrowRight", 19),
+            ("stretch", "Home", 1),
+            ("bowl", "ArrowDown", 1),
+            ("stretch", "Home", 1),
+            ("bowl", "ArrowDown", 1),
+            ("stretch", "Home", 1),
+            ("bowl", "ArrowDown", 1),
+            ("stretch", "Home", 1),
+        ],
+        "FedAvg rests at the best model",
+    ),
+    Lab(
+        "server",
+        [
+            ("Step", "Enter", 8),
+            ("mean below ε₁", "Home", 1),
+            ("mean below ε₁", "ArrowRight", 9),
+            ("longest above ε₂", "ArrowRight", 10),
+            ("Step", "Enter", 22),
+        ],
+        "Solved: torn before",
+    ),
 ]
+END = '<p><a href="#end" id="end">The end of the page</a></p>'  # where Tab leads on to
+NUMBER = r"[-+]?(?:\d[\d.]*(?:e[-+]?\d+)?|inf|nan)"
 every_lab = pytest.mark.parametrize("lab", LABS, ids=[lab.name for lab in LABS])
 
 
@@ -66,8 +113,9 @@ def site(tmp_path_factory):
         sandbox = f'<iframe sandbox="allow-scripts" title="An output" srcdoc="{html.escape(one)}"'
         own = one.replace(f"<cfl-{lab.name} ", f"<cfl-{lab.name} address ")
         frame = f'{sandbox} style="width: 700px; height: 1200px"></iframe>'
-        (folder / f"{lab.name}.html").write_text(FRAME.format(own), encoding="utf-8")
+        (folder / f"{lab.name}.html").write_text(FRAME.format(own + END), encoding="utf-8")
         (folder / f"{lab.name}-frame.html").write_text(FRAME.format(frame), encoding="utf-8")
+    (folder / "blank.html").write_text(FRAME.format(""), encoding="utf-8")
     return folder
 
 
@@ -92,9 +140,9 @@ class Bench:
           return at && (at.ariaLabel ?? at.labels?.[0]?.textContent ?? at.textContent);
         }"""
         for _ in range(60):
-            self.tab.keyboard.press("Tab")
             if self.node.evaluate(focused) == name:
                 return
+            self.tab.keyboard.press("Tab")
         raise AssertionError(f"{name} is not reached by Tab")
 
     def press(self, name):
@@ -123,14 +171,24 @@ class Bench:
             self.settle()
 
 
+@pytest.fixture(scope="module")
+def desk(browser, site):
+    """A page for all tests, and the list of its problems: errors, and requests that leave."""
+    with visited(browser, f"{site.as_uri()}/", "blank.html") as found:
+        yield found
+
+
 @contextlib.contextmanager
-def opened(browser, site, lab, fragment="", **options):
-    """The page of a laboratory, as a file; no error, nothing leaves."""
-    address = f"{lab.name}.html{fragment}"
-    with visited(browser, f"{site.as_uri()}/", address, **options) as (tab, wrong):
-        bench = Bench(lab, tab)
-        bench.settle()
-        yield bench
+def opened(desk, site, lab, fragment="", page=""):
+    """The page of a laboratory, as a file; within a frame on the page "-frame"."""
+    tab, wrong = desk
+    tab.goto("about:blank")  # else another fragment would not load the page anew
+    tab.set_viewport_size(WIDE)
+    tab.emulate_media(color_scheme="light", reduced_motion="reduce")
+    tab.goto(f"{site.as_uri()}/{lab.name}{page}.html{fragment}")
+    bench = Bench(lab, tab, tab.frame_locator("iframe") if page else None)
+    bench.settle()
+    yield bench
     assert wrong == []
 
 
@@ -140,7 +198,12 @@ def opened(browser, site, lab, fragment="", **options):
 @every_lab
 def test_its_script_is_small_and_in_one_scope(lab):
     script = live.script(lab.name)
-    assert len(gzip.compress(script.encode())) <= 60_000
+    images = f'"{sources.packed_digits()}"'
+    carried = images in script
+    assert carried == (("engine", "digits") in cell.modules(lab.name))
+    size, whole = (len(gzip.compress(s.encode())) for s in (script.replace(images, ""), script))
+    assert size <= 60_000
+    assert whole <= 150_000
     assert not re.search(r"^(import|export)\b", script, re.MULTILINE)
     names = re.findall(r"^(?:async )?(?:function\*?|class|const|let) (\w+)", script, re.MULTILINE)
     assert len(names) == len(set(names)), {name for name in names if names.count(name) > 1}
@@ -160,8 +223,8 @@ def test_a_script_carries_what_its_laboratory_needs_and_no_more():
 
 
 @every_lab
-def test_nothing_is_cut_off_or_unnamed(browser, site, lab):
-    with opened(browser, site, lab) as bench:
+def test_nothing_is_cut_off_or_unnamed(desk, site, lab):
+    with opened(desk, site, lab) as bench:
         bench.play()
         bench.press("Copy as Python")
         for summary in bench.node.locator("summary").all():
@@ -189,46 +252,50 @@ def test_nothing_is_cut_off_or_unnamed(browser, site, lab):
             assert beyond == [], size
 
 
-CONTROLS = """lab => [...lab.shadowRoot.querySelectorAll("button, input, select, [role=slider]")]
-  .filter(e => e.checkVisibility())
-  .map(e => ({
-    name: (e.ariaLabel ?? e.labels?.[0]?.textContent ?? e.textContent).trim(),
-    role: e.getAttribute("role") ?? (e.type === "range" ? "slider" : e.localName),
-    value: e.ariaValueText ?? e.value,
-    reached: e.tabIndex === 0,
-  }))"""
+FOCUSED = """lab => {
+  const at = lab.shadowRoot.activeElement;
+  return at && {
+    name: (at.ariaLabel ?? at.labels?.[0]?.textContent ?? at.textContent).trim(),
+    role: at.getAttribute("role") ?? (at.type === "range" ? "slider" : at.localName),
+    value: at.ariaValueText ?? at.value,
+  };
+}"""
+CONTROLS = """lab => [...lab.shadowRoot.querySelectorAll(
+  "button:enabled, input, select, [role=slider], summary")]
+  .filter(e => e.checkVisibility()).length"""
 
 
 @every_lab
-def test_every_control_has_a_name_and_a_value_and_obeys_keys(browser, site, lab):
-    with opened(browser, site, lab) as bench:
+def test_tab_reaches_every_control_and_it_has_a_name_and_obeys_keys(desk, site, lab):
+    with opened(desk, site, lab) as bench:
         for summary in bench.node.locator("summary").all():
             summary.click()
-        controls = bench.node.evaluate(CONTROLS)
-        names = [(one["role"], one["name"]) for one in controls]
-        assert len(names) == len(set(names)), "two controls have one name"
-        assert all(one["name"] and one["reached"] for one in controls)
-        for one in controls:
-            if one["role"] != "slider":
-                continue
-            assert one["value"]
-            slider = bench.node.get_by_role("slider", name=one["name"], exact=True)
-            if not slider.count():
-                continue
-            moved = set()
-            for key in ("ArrowRight", "ArrowLeft", "ArrowLeft"):
-                slider.press(key)
-                bench.settle()
-                moved.add(slider.evaluate("e => e.ariaValueText ?? e.value"))
-            assert len(moved) > 1, one["name"]
-        bench.press("Reset")
-        bench.press("Undo")
-        bench.settle()
+        bench.tab.evaluate("document.activeElement.blur()")
+        count, seen = bench.node.evaluate(CONTROLS), []
+        bench.tab.evaluate("getSelection().removeAllRanges(); scrollTo(0, 0)")
+        bench.tab.keyboard.press("Tab")
+        while len(seen) < 80 and (one := bench.node.evaluate(FOCUSED)):
+            assert one["name"]
+            seen.append((one["role"], one["name"]))
+            if one["role"] == "slider":
+                assert one["value"]
+                for key in ("ArrowRight", "ArrowLeft", "ArrowLeft"):
+                    bench.tab.keyboard.press(key)
+                    bench.settle()
+                    now = bench.node.evaluate(FOCUSED)
+                    assert now["name"] == one["name"], "the focus is lost"
+                    if now["value"] != one["value"]:
+                        break
+                else:
+                    raise AssertionError(f"{one['name']} does not obey the arrow keys")
+            bench.tab.keyboard.press("Tab")
+        assert len(seen) >= count
+        assert len(seen) == len(set(seen)), "two controls have one name"
 
 
 @every_lab
-def test_the_task_is_solved_by_keys_alone(browser, site, lab):
-    with opened(browser, site, lab) as bench:
+def test_the_task_is_solved_by_keys_alone(desk, site, lab):
+    with opened(desk, site, lab) as bench:
         task = bench.node.locator(".task")
         assert "☐" in task.inner_text()
         for name, key, times in lab.keys:
@@ -253,34 +320,25 @@ def changed_a_little(bench, lab):
 
 
 @every_lab
-def test_a_state_goes_into_the_address_and_comes_back(browser, site, lab):
-    with opened(browser, site, lab) as bench:
+def test_a_state_is_shared_by_address_and_copied_as_python(desk, site, lab):
+    with opened(desk, site, lab) as bench:
         before = bench.state(), bench.numbers()
         changed_a_little(bench, lab)
         bench.press("Share")
         address, after = bench.tab.url, (bench.state(), bench.numbers())
         assert bench.text() == address
         assert after != before
-    with opened(browser, site, lab, "#" + address.split("#")[1]) as bench:
+        bench.press("Copy as Python")
+        code, shown = bench.text(), bench.numbers()
+    with opened(desk, site, lab, "#" + address.split("#")[1]) as bench:
         assert (bench.state(), bench.numbers()) == after
         bench.press("Undo")
         bench.settle()
         assert (bench.state(), bench.numbers()) == before
-
-
-@every_lab
-def test_the_copied_python_prints_what_the_laboratory_shows(browser, site, lab):
-    with opened(browser, site, lab) as bench:
-        changed_a_little(bench, lab)
-        bench.press("Copy as Python")
-        code, shown = bench.text(), bench.numbers()
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
         exec(code, {})
-    found = [
-        float(one)
-        for one in re.findall(r"[-+]?(?:\d[\d.]*(?:e[-+]?\d+)?|inf|nan)", printed.getvalue())
-    ]
+    found = [float(one) for one in re.findall(NUMBER, printed.getvalue())]
     assert shown
     assert len(found) == len(shown), printed.getvalue()
     for (text, value), one in zip(shown, found, strict=True):
@@ -295,7 +353,7 @@ def fragment(lab, state):
 
 
 @every_lab
-def test_a_bad_address_gets_one_sentence_and_changes_nothing(browser, site, lab):
+def test_a_bad_address_gets_one_sentence_and_changes_nothing(desk, site, lab):
     state = json.dumps(lab.made().settings["state"])
     bound, field = next(
         (name, field)
@@ -310,7 +368,7 @@ def test_a_bad_address_gets_one_sentence_and_changes_nothing(browser, site, lab)
         fragment(lab, beyond): re.escape(field.words),
         fragment(lab, json.loads(state) | {bound: "3"}): "must be a number",
     }
-    with opened(browser, site, lab) as bench:
+    with opened(desk, site, lab) as bench:
         before = bench.state(), bench.numbers()
         for one, words in bad.items():
             bench.tab.evaluate("one => { location.hash = one; }", one)
@@ -330,10 +388,8 @@ def lab_fields(lab):
 
 
 @every_lab
-def test_in_a_sandboxed_frame_as_of_colab(browser, site, lab):
-    with visited(browser, f"{site.as_uri()}/", f"{lab.name}-frame.html") as (tab, wrong):
-        bench = Bench(lab, tab, tab.frame_locator("iframe"))
-        bench.settle()
+def test_in_a_sandboxed_frame_as_of_colab(desk, site, lab):
+    with opened(desk, site, lab, page="-frame") as bench:
         before = bench.numbers()
         changed_a_little(bench, lab)
         after = bench.numbers()
@@ -346,7 +402,6 @@ def test_in_a_sandboxed_frame_as_of_colab(browser, site, lab):
         bench.press("Load the text")
         bench.settle()
         assert bench.numbers() == after
-    assert wrong == []
 
 
 @every_lab
@@ -354,3 +409,44 @@ def test_bad_settings_are_refused_in_one_sentence(lab):
     name, field = next(iter(lab_fields(lab).items()))
     with pytest.raises(ValueError, match=re.escape(field.words)):
         getattr(live, lab.name)(**{name: object()})
+
+
+# ---------------------------------------------------------------- what single laboratories say
+
+
+def test_the_page_turns_digits_as_the_library_does_but_for_one_grey_level_in_256():
+    images = data.load("digits")
+    for degrees in (15, 45, 80):
+        x, _ = twists.turn(degrees)(images.x_train, images.y_train)
+        ours, _ = replay._tilt(degrees)(images.x_train, images.y_train)
+        apart = (x.int() - ours.int()).abs()
+        assert apart.max() <= 1
+        assert (apart > 0).float().mean() < 1e-4
+
+
+def test_fedavg_on_bowls_comes_to_rest_where_the_closed_form_says():
+    bowls = {"centers": [[-1.6, -1], [1.4, -1.3], [1.2, 1.5]], "turn": [60, -20, 0]}
+    for stretch, pairs in ([4, 3, 1.5], [2, 2, 2]), ([1, 1, 1], [1, 5, 2]):
+        federation = replay.bowls(**bowls, stretch=stretch, pairs=pairs)
+        best = replay.resting_point(federation, cf.LocalSGD(1, 0.3))
+        held = zip(federation.train.x, federation.train.mask(), strict=True)
+        bends = [2 * x[there].T @ x[there] / there.sum() for x, there in held]
+        pulls = [
+            n * bend @ (best - torch.tensor(center, dtype=best.dtype))
+            for n, bend, center in zip(pairs, bends, bowls["centers"], strict=True)
+        ]
+        assert sum(pulls).norm() < 1e-9, "one local step rests where the mean loss is lowest"
+        local = cf.LocalSGD(20, 0.1)
+        fedavg = cf.FedAvg(cf.models.LinearRegression(2), local)
+        run = replay.run(fedavg, federation, 30, models=[[0, -2]])
+        rest = replay.resting_point(federation, local)
+        assert torch.allclose(run.models.flatten()[0], rest, atol=1e-8)
+        assert ((rest - best).norm() < 1e-9) == (stretch == [1, 1, 1])
+
+
+def test_the_angle_dial_plays_in_a_worker(desk, site):
+    (lab,) = [lab for lab in LABS if lab.name == "angle"]
+    with opened(desk, site, lab) as bench:
+        assert bench.tab.workers == []
+        bench.play()
+        assert len(bench.tab.workers) == 1

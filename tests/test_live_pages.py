@@ -479,7 +479,7 @@ def changed(**parts):
             fragment_of(changed(world=STATE["world"] | {"clients": 13})),
             "clients a group from 1 to 12",
         ),
-        (fragment_of(changed(world=STATE["world"] | {"noise": None})), "noise must be a number"),
+        (fragment_of(changed(world=STATE["world"] | {"noise": None})), "Noise must be a number"),
         (fragment_of(json.dumps(STATE)[:-1] + ', "__proto__": {"rounds": 3}}'), "__proto__"),
         (
             fragment_of(changed(world=STATE["world"] | {"truth": [[1, 2, 3]]})),

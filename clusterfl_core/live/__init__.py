@@ -12,13 +12,21 @@ IFCA in the plane: 18 clients in 3 groups choose among 3 models. It moves where 
 True
 """
 
+from clusterfl_core.live.labs.angle import angle
+from clusterfl_core.live.labs.attack import attack
 from clusterfl_core.live.labs.balance import balance
+from clusterfl_core.live.labs.drift import drift
 from clusterfl_core.live.labs.plane import plane
+from clusterfl_core.live.labs.server import server
 from clusterfl_core.live.page import Laboratory, script
 
 __all__ = [
     "Laboratory",
+    "angle",
+    "attack",
     "balance",
+    "drift",
     "plane",
     "script",
+    "server",
 ]

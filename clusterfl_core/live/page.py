@@ -16,7 +16,8 @@ __all__ = ["Laboratory", "looks", "modules", "script"]
 PARTS = (
     "dom", "style", "element", "marks", "controls", "fields", "handles", "square", "run", "keeping",
     "rounds", "player", "losses", "identities", "readings", "starts", "address", "sharing", "task",
-    "sentences", "laboratory",
+    "sentences", "worker", "laboratory",
+    "splitting",
 )  # fmt: skip
 HERE = Path(__file__).parent
 NAMES = {  # of the marks, as they are spoken
@@ -76,10 +77,13 @@ def script(name):
     """
     fields = getattr(importlib.import_module(f"clusterfl_core.live.labs.{name}"), "FIELDS", {})
     table = {entry: field.table() for entry, field in fields.items()}
+    needed = modules(name)
     text = f"const LOOKS = {json.dumps(looks())};\nconst TABLE = {json.dumps(table)};\n"
-    text += "\n".join(_bare(_read(*module)) for module in modules(name))
-    guard = f'if (customElements.get("cfl-{name}")) return;'
-    whole = f'(() => {{\n"use strict";\n{guard}\n{text}\n}})();'
+    if ("engine", "digits") in needed:
+        text += f'const DIGITS = "{sources.packed_digits()}";\n'
+    text += "\n".join(_bare(_read(*module)) for module in needed)
+    guard = f'if (globalThis.customElements?.get("cfl-{name}")) return;'
+    whole = f'(function cfl_script() {{\n"use strict";\n{guard}\n{text}\n}})();'
     if "</script" in whole or "<!--" in whole:
         raise ValueError("a script inside HTML must not contain its end")
     return whole
@@ -116,7 +120,14 @@ def looks():
 
     marks = [{"name": NAMES[m], "outline": _outline(m)} for m in figures.MARKERS]
     colours = [figures.colour(j) for j in range(len(figures.CLUSTERS))]
-    return {"colours": colours, "markers": marks, "star": _outline("*"), "cross": _outline("X")}
+    named = {name: figures.colour(name) for name in figures.ALGORITHMS}
+    return {
+        "colours": colours,
+        "algorithms": named,
+        "markers": marks,
+        "star": _outline("*"),
+        "cross": _outline("X"),
+    }
 
 
 def _outline(marker):

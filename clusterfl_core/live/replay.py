@@ -32,8 +32,8 @@ from clusterfl_core.live.random import stream
 from clusterfl_core.models import LinearRegression
 from clusterfl_core.populations.twists import relabel, turn
 
-__all__ = ["Replayed", "digits", "em", "fresh", "linear", "participants", "points"]
-__all__ += ["replayed", "run", "select"]
+__all__ = ["Replayed", "bowls", "digits", "em", "fresh", "linear", "participants", "points"]
+__all__ += ["replayed", "resting_point", "run", "select"]
 
 # ---------------------------------------------------------------- worlds
 
@@ -89,7 +89,71 @@ def points(clients, clusters=None):
     return _federation(Clients.from_lists(*zip(*pairs, strict=True)), clusters)
 
 
-def digits(twist="rotated", clusters=4, clients=6, points=40, seed=0):
+def bowls(centers, stretch=1, turn=0, pairs=1):
+    """Clients whose losses are given bowls (engine/bowls.js, ``make_bowls``).
+
+    Client i has the loss (theta - c)'A(theta - c) / 2 with the bottom c = centers[i]; A has the
+    curvatures s and 1/s.
+
+    Parameters
+    ----------
+    centers : list [m, 2]
+        The bottoms.
+    stretch, turn : float or list [m]
+        s, at least 1, and the direction of the steep curvature s in degrees.
+    pairs : int or list [m]
+        How often a client holds the two points that make its loss; they have no noise.
+
+    Returns
+    -------
+    Federation
+        The test clients are the training clients; nobody is in a cluster.
+    """
+    made = []
+    for c, s, t, n in zip(
+        centers, *(_each(v, len(centers)) for v in (stretch, turn, pairs)), strict=True
+    ):
+        cos, sin = math.cos(math.radians(t)), math.sin(math.radians(t))
+        x = np.sqrt([[s], [1 / s]]) * np.array([[cos, sin], [-sin, cos]])
+        made.append((np.tile(x, (n, 1)).tolist(), np.tile(x @ np.array(c), n).tolist()))
+    return points(made)
+
+
+def _each(given, count):
+    return given if isinstance(given, list) else [given] * count
+
+
+def resting_point(federation, local):
+    """Where FedAvg with full participation comes to rest on linear clients.
+
+    There the updates -(1 - (1 - gamma A_i)^tau)(theta - c_i) sum to zero, each weighted by the
+    client's points; A_i is the curvature of its loss and c_i its own best model. With one local
+    step it is the minimum of the mean loss.
+
+    Parameters
+    ----------
+    federation : Federation
+        Linear clients, each with at least as many independent points as features.
+    local : LocalSGD
+
+    Returns
+    -------
+    Tensor [d]
+    """
+    left, side = 0, 0
+    for x, y, held in zip(
+        federation.train.x, federation.train.y, federation.train.mask(), strict=True
+    ):
+        x, y = x[held], y[held]
+        bend = 2 * x.T @ x / len(x)
+        eye = torch.eye(len(bend), dtype=x.dtype)
+        kept = torch.linalg.matrix_power(eye - local.step_size * bend, local.steps)
+        pull = len(x) * (eye - kept)
+        left, side = left + pull, side + pull @ torch.linalg.lstsq(x, y).solution
+    return torch.linalg.solve(left, side)
+
+
+def digits(twist="rotated", clusters=4, clients=6, points=40, seed=0, angle=None):
     """Clients with digits, dealt by the page's generator (engine/digits.js, ``make_digits``).
 
     Parameters
@@ -105,6 +169,8 @@ def digits(twist="rotated", clusters=4, clients=6, points=40, seed=0):
         Images of each client.
     seed : int
         In [0, 2^32).
+    angle : float, optional
+        Turns of so many degrees more each, instead of 360 / k.
 
     Returns
     -------
@@ -118,7 +184,9 @@ def digits(twist="rotated", clusters=4, clients=6, points=40, seed=0):
     for cluster in range(clusters):
         names, (one, other) = list(range(10)), swaps[2 * cluster : 2 * cluster + 2]
         names[one], names[other] = other, one
-        kinds = {"rotated": turn(360 / clusters * cluster), "swapped": relabel(names)}
+        degrees = (360 / clusters if angle is None else angle) * cluster
+        rotated = _tilt(degrees) if degrees % 90 else turn(degrees)
+        kinds = {"rotated": rotated, "swapped": relabel(names)}
         changes.append(kinds.get(twist, turn(0)))
     held = [order[i * points : (i + 1) * points] for i in range(m)]
     train = [
@@ -128,6 +196,28 @@ def digits(twist="rotated", clusters=4, clients=6, points=40, seed=0):
     truth = torch.arange(m) // clients
     parts = (Clients.from_lists(*zip(*part, strict=True)) for part in (train, test))
     return Federation(*parts, truth, torch.arange(clusters), classes=10, name="digits")
+
+
+def _tilt(degrees):
+    """``turn`` in float64, as the page has it: a grey level in 256 may differ by one."""
+    c, s = math.cos(math.radians(degrees)), math.sin(math.radians(degrees))
+
+    def change(images, labels):
+        y, x = np.mgrid[:8, :8] - 3.5
+        column, row = c * x - s * y + 3.5, s * x + c * y + 3.5
+        left, top = np.floor(column).astype(int), np.floor(row).astype(int)
+        right, down = column - left, row - top
+        wide = np.pad(images.view(-1, 8, 8).numpy().astype(float), ((0, 0), (2, 3), (2, 3)))
+        near = {(a, b): wide[:, (top + 2 + a).clip(0), (left + 2 + b).clip(0)] for a, b in _CORNERS}
+        above = (1 - right) * near[0, 0] + right * near[0, 1]
+        below = (1 - right) * near[1, 0] + right * near[1, 1]
+        found = np.floor((1 - down) * above + down * below + 0.5)
+        return torch.from_numpy(found.astype(np.uint8)).view_as(images), labels
+
+    return change
+
+
+_CORNERS = (0, 0), (0, 1), (1, 0), (1, 1)
 
 
 def _federation(clients, clusters):

@@ -1,6 +1,6 @@
 // Clients with handwritten digits, and a network with one hidden layer.
 
-import { known, one_of, whole } from "./check.js";
+import { known, number, one_of, whole } from "./check.js";
 import { WORLDS } from "./kinds.js";
 import { MOST } from "./linear.js";
 import { range, stream } from "./random.js";
@@ -43,6 +43,25 @@ function turned(image, quarters) {
   return found;
 }
 
+// Images turned counterclockwise by any angle: each pixel is the mean (bilinear) of the four around
+// the place it comes from, on Python's scale of 0 to 255; what enters at the corners is black.
+function tilted(image, degrees) {
+  const [c, s] = [Math.cos((degrees * Math.PI) / 180), Math.sin((degrees * Math.PI) / 180)];
+  const grey = (row, column) =>
+    row < 0 || row > 7 || column < 0 || column > 7
+      ? 0
+      : Math.round((image[8 * row + column] * 255) / 16);
+  return Float64Array.from(range(PIXELS), (at) => {
+    const [x, y] = [(at % 8) - 3.5, Math.floor(at / 8) - 3.5];
+    const [column, row] = [c * x - s * y + 3.5, s * x + c * y + 3.5];
+    const [left, top] = [Math.floor(column), Math.floor(row)];
+    const [right, down] = [column - left, row - top];
+    const above = (1 - right) * grey(top, left) + right * grey(top, left + 1);
+    const below = (1 - right) * grey(top + 1, left) + right * grey(top + 1, left + 1);
+    return Math.floor((1 - down) * above + down * below + 0.5);
+  });
+}
+
 export function digits_settings(given) {
   const settings = known("the world of digits", given, {
     twist: "rotated",
@@ -51,6 +70,7 @@ export function digits_settings(given) {
     points: 40,
     hidden: 32,
     seed: 0,
+    angle: null,
   });
   one_of("twist", settings.twist, ["rotated", "swapped", "none"]);
   const k = whole(
@@ -59,7 +79,10 @@ export function digits_settings(given) {
     1,
     { rotated: 4, swapped: 5, none: 1 }[settings.twist],
   );
-  if (settings.twist === "rotated" && k === 3)
+  if (settings.angle !== null) {
+    number("angle", settings.angle, "[0, 360)");
+    if (settings.twist !== "rotated") throw new Error("an angle needs the twist 'rotated'");
+  } else if (settings.twist === "rotated" && k === 3)
     throw new Error("clusters must be 1, 2 or 4 (quarter turns), got 3");
   const m = k * whole("clients", settings.clients, 1, MOST.clients);
   whole("points", settings.points, 1, MOST.points);
@@ -74,22 +97,29 @@ export function digits_settings(given) {
 }
 
 // A world of digits. Every client holds `points` images of its own, no image twice; each hidden
-// cluster sees them in its own way. "rotated": turned by 360 / k degrees more each (IFCA, section
-// 6.2). "swapped": two labels change places, others in each cluster (CFL, section VI). "none": one
+// cluster sees them in its own way. "rotated": turned by 360 / k degrees more each, or by `angle`
+// (IFCA, section 6.2). "swapped": two labels change places, others in each cluster (CFL, section VI). "none": one
 // cluster for all. `test` holds one client a cluster, with all test images.
 export function make_digits({ images, ...given }) {
-  const { twist, clusters, clients: each, points, hidden, seed } = digits_settings(given);
+  const settings = digits_settings(given);
+  const { twist, clusters, clients: each, points, hidden, seed, angle } = settings;
+  const degrees = (cluster) => (angle ?? 360 / clusters) * cluster;
   const model = MLP(PIXELS, hidden, CLASSES);
   const order = stream(seed, "deal").shuffle(range(TRAINING_DIGITS));
   const swaps = stream(seed, "labels").shuffle(range(CLASSES));
+  const pair = (cluster) => swaps.slice(2 * cluster, 2 * cluster + 2);
   const clients = range(clusters * each).map((i) => {
     const cluster = Math.floor(i / each);
     const rows = order.slice(i * points, (i + 1) * points);
-    return { ...digits_client(images, rows, twist, cluster, clusters, swaps), cluster, rows };
+    return {
+      ...digits_client(images, rows, twist, degrees(cluster), pair(cluster)),
+      cluster,
+      rows,
+    };
   });
   const rest = range(images.y.length).slice(TRAINING_DIGITS);
   const test = range(clusters).map((cluster) => ({
-    ...digits_client(images, rest, twist, cluster, clusters, swaps),
+    ...digits_client(images, rest, twist, degrees(cluster), pair(cluster)),
     cluster,
   }));
   return Object.freeze({
@@ -103,15 +133,17 @@ export function make_digits({ images, ...given }) {
   });
 }
 
-function digits_client(images, rows, twist, cluster, k, swaps) {
+function digits_client(images, rows, twist, degrees, [one, other]) {
   const x = new Float64Array(rows.length * PIXELS);
   const y = new Int32Array(rows.length);
-  const [one, other] = swaps.slice(2 * cluster, 2 * cluster + 2);
   rows.forEach((row, l) => {
     const image = images.x.subarray(row * PIXELS, (row + 1) * PIXELS);
-    const seen = twist === "rotated" ? turned(image, (4 / k) * cluster) : image;
+    const slanted = twist === "rotated" && degrees % 90 !== 0;
+    const seen = slanted
+      ? tilted(image, degrees)
+      : turned(image, twist === "rotated" ? degrees / 90 : 0);
     seen.forEach((grey, p) => {
-      x[l * PIXELS + p] = Math.round((grey * 255) / 16) / 255;
+      x[l * PIXELS + p] = (slanted ? grey : Math.round((grey * 255) / 16)) / 255;
     });
     const label = images.y[row];
     const swap = twist === "swapped" && (label === one || label === other);

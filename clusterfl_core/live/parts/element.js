@@ -5,6 +5,7 @@ import { STYLE } from "./style.js";
 
 // build(live, settings, element) fills the laboratory and gives what stops it.
 export function define(name, title, build) {
+  if (typeof customElements === "undefined") return; // in a worker
   class Laboratory extends HTMLElement {
     #stop = () => {};
 

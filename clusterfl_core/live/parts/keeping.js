@@ -45,6 +45,7 @@ export class Keeping {
       while (this.busy) {
         let next = this.rules.next(this.state, this.path.at(-1));
         if (next instanceof Promise) {
+          this.changed(this); // which says that it is busy
           next = await next;
           if (turn !== this.#turn) return;
         }

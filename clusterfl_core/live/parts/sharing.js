@@ -53,7 +53,11 @@ export function make_sharing({ describe, python, read, told, mark }) {
     );
   });
   const as_code = button("Copy as Python", () =>
-    open("The same run in Python:", python(describe()), false),
+    open(
+      describe().rounds === 0 ? "The first round in Python:" : "The same run in Python:",
+      python(describe()),
+      false,
+    ),
   );
 
   // A bare state, or an address that holds one.

@@ -1,0 +1,212 @@
+// The attacker's arrow: CFL on twelve bowls, and one client that sends what the reader likes.
+
+import { begin } from "../engine/lab.js";
+import { norm } from "../engine/contract.js";
+import { svg } from "../parts/dom.js";
+import { make_identities } from "../parts/identities.js";
+import { laboratory } from "../parts/laboratory.js";
+import {
+  described_splitting,
+  judged,
+  looked_into,
+  make_splitting,
+  true_groups,
+  unsplit,
+  verdicts,
+} from "../parts/splitting.js";
+
+const LIAR = 11; // the last client
+const LONG = 30; // rounds without a split that are a veto
+const SEEN =
+  "First picture: clients at their own best models (shape: true group; number: the model they follow), " +
+  "models with their way, lines: what is sent; thick and dashed: what the liar sends; diamond: its arrow before it turns. Second picture: " +
+  "each group's longest against its mean update, round by round (slanted cross: it split); in the " +
+  "shaded corner a group is split. Clipping shortens every update to the median length of its group. " +
+  "Losses are exact bowls of one shape, without noise; the liar's lie does not look at the others.";
+
+const median_length = (rows) => {
+  const lengths = rows.map(norm).sort((one, other) => one - other);
+  return lengths[(lengths.length - 1) >> 1];
+};
+
+// What arrives at the server in a round: the liar's lie, and all clipped, if that is wanted.
+function altered({ lie, arrow, clip }, updates, { round, assignments }) {
+  const [x, y] = arrow[0];
+  const turned = [
+    [x, y],
+    [-y, x],
+    [-x, -y],
+    [y, -x],
+  ][round % 4];
+  const lies = {
+    honest: updates[LIAR],
+    arrow: [x, y],
+    spin: turned,
+    flip: updates[LIAR].map((value) => -value),
+  };
+  const sent = updates.map((update, i) => Float64Array.from(i === LIAR ? lies[lie] : update));
+  if (!clip) return sent;
+  return sent.map((update, i) => {
+    const most = median_length(sent.filter((_, j) => assignments[j] === assignments[i]));
+    const length = norm(update);
+    return length > most ? update.map((value) => (value * most) / length) : update;
+  });
+}
+
+const PYTHON_LIES = {
+  honest: [],
+  arrow: (arrow) => [`    rows[${LIAR}] = torch.tensor([${arrow}])  # the lie`],
+  spin: ([x, y]) => [
+    `    x, y = ${x}, ${y}  # the lie, turned by a right angle each round`,
+    `    rows[${LIAR}] = torch.tensor([(x, y), (-y, x), (-x, -y), (y, -x)][t % 4])`,
+  ],
+  flip: () => [`    rows[${LIAR}] *= -1  # the lie`],
+};
+
+function python_of({ lie, arrow, clip, rounds, ...state }) {
+  const { centers, stretch, turn } = described_splitting(state).world;
+  const { eps1, eps2, gamma_max, steps, step_size, start } = state;
+  const row = (one) => `[${one.join(", ")}]`;
+  const rows = (list) => `[${list.map(row).join(", ")}]`;
+  const cut = [
+    "    for j in state.assignments.unique():  # clipped to the median of each group",
+    "        own = state.assignments == j",
+    "        lengths = rows[own].norm(dim=1)",
+    "        rows[own] *= (lengths.median() / lengths).clamp(max=1)[:, None]",
+  ];
+  return [
+    "from dataclasses import replace",
+    "",
+    "import clusterfl_core as cf",
+    "import torch",
+    "from clusterfl_core.live import replay",
+    "",
+    `federation = replay.bowls(${rows(centers)}, stretch=${stretch}, turn=${turn})`,
+    `cfl = cf.CFL(cf.models.LinearRegression(2), ${eps1}, ${eps2}, ${gamma_max}, cf.LocalSGD(${steps}, ${step_size}))`,
+    `cfl = replay.replayed(cfl, models=${rows(start)})`,
+    "state = cfl.init(federation, 0)",
+    `for t in range(${Math.max(1, rounds)}):`,
+    "    replies = cfl.client_step(cfl.plan(state), federation.train)",
+    "    rows = replies.bank.flatten()",
+    ...(lie === "honest" ? [] : PYTHON_LIES[lie](arrow[0])),
+    ...(clip ? cut : []),
+    "    state = cfl.absorb(state, [replace(replies, bank=replies.bank.unflatten(rows))])",
+    "own = state.bank.flatten()[state.assignments]",
+    "x, y = federation.train.x, federation.train.y",
+    `losses = ((y - (x * own[:, None]).sum(2)) ** 2).mean(1)[:${LIAR}]  # of the honest`,
+    "print(len(state.bank), float(losses.mean()), float(losses.max()))",
+    "",
+  ].join("\n");
+}
+
+const length_of_mean = (rows) =>
+  norm([0, 1].map((a) => rows.reduce((sum, row) => sum + row[a], 0) / rows.length));
+
+laboratory("attack", {
+  title: "the attacker's arrow",
+  first: (state) => begin(described_splitting(state)),
+  next(state, { world, algorithm, state: before }) {
+    const replies = algorithm.client_step(algorithm.plan(before), world);
+    const bank = altered(state, replies.bank, before);
+    return { world, algorithm, state: algorithm.absorb(before, { ...replies, bank }) };
+  },
+  compute(state, path) {
+    const run = path.at(-1);
+    const { assignments, bank } = run.state;
+    const looked = looked_into(run, (updates, now) => altered(state, updates, now));
+    const losses = run.world.clients
+      .slice(0, LIAR)
+      .map((client, i) => run.world.model.loss(bank[assignments[i]], client));
+    return {
+      ...looked,
+      ...judged(assignments.slice(0, LIAR), true_groups(state).slice(0, LIAR)),
+      beside: assignments.filter((row, i) => i !== LIAR && row === assignments[LIAR]).length,
+      without: length_of_mean(looked.updates.slice(0, LIAR)),
+      mean: losses.reduce((sum, one) => sum + one, 0) / LIAR,
+      worst: Math.max(...losses),
+    };
+  },
+  rest: (state, _, path) =>
+    (path.length > LONG && unsplit(path)) || state.rounds >= TABLE.rounds.high,
+  told({ lie }, { groups, torn, exact, beside }, path) {
+    const many = groups.length === 1 ? "one group" : `${groups.length} groups`;
+    const right = exact
+      ? " The honest clients are in their true groups."
+      : torn
+        ? " An honest group is torn."
+        : "";
+    const who = lie === "honest" ? "Client 11" : "The liar";
+    const company = beside === 1 ? "1 other client" : `${beside} other clients`;
+    const where = beside ? `is with ${company}` : "is alone";
+    return `Round ${path.length - 1}, ${many}: ${verdicts(groups)}.${right} ${who} ${where}.`;
+  },
+  readings: (_, { groups, mean, worst }) => [
+    ["groups", groups.length, 0],
+    ["mean loss of the honest", mean, 4],
+    ["loss of the worst honest", worst, 4],
+  ],
+  python: python_of,
+  task({ lie, clip, eps1, eps2 }, { groups, exact, without }, path, memory) {
+    const [one] = groups;
+    const blocked = groups.length === 1 && one.longest > eps2 && one.mean >= eps1 && without < eps1;
+    if (lie !== "honest" && !clip && path.length > LONG && blocked) memory.veto = true;
+    if (!memory.veto)
+      return blocked && lie !== "honest" && !clip
+        ? [`Only the liar keeps the mean long. Does it last for ${LONG} rounds? Play on.`, false]
+        : ["No veto yet: the mean of the honest is long, or the group was split.", false];
+    if (!clip) return ["A veto: one client, and nobody is ever split. Now clip.", false];
+    if (lie === "honest") return ["An honest client needs no clipping. Let it lie again.", false];
+    if (exact && unsplit(path))
+      return ["Solved: clipped, the same lie stops nothing; all honest clients are at home.", true];
+    return ["Clipped. Do the honest clients find their groups? Play on.", false];
+  },
+  build(lab) {
+    const liar_handle = ({ state, path }) => {
+      if (state.lie === "honest" || state.lie === "flip") return [];
+      const now = path.at(-1).state;
+      const theta = now.bank[now.assignments[LIAR]];
+      const arrow = state.arrow[0];
+      return [
+        {
+          key: "lie",
+          name: "tip of the lie",
+          at: arrow.map((value, a) => value + theta[a]),
+          draw: (x, y) => svg("path", { class: "star", d: `M${x} ${y - 8}l8 8l-8 8l-8 -8z` }),
+          moved: (at, begins) =>
+            lab.change(
+              {
+                arrow: [at.map((value, a) => Math.max(-2.5, Math.min(2.5, value - theta[a])))],
+              },
+              begins,
+            ),
+          said: `the lie goes ${arrow[0].toFixed(2)} across, ${arrow[1].toFixed(2)} up`,
+          pressed: ([right, up], far) => {
+            const by = far ? 0.5 : 0.1;
+            const limited = (value) => Math.max(-2.5, Math.min(2.5, Math.round(value * 100) / 100));
+            lab.change({ arrow: [[limited(arrow[0] + by * right), limited(arrow[1] + by * up)]] });
+          },
+        },
+      ];
+    };
+    const { plane, lengths, show } = make_splitting(lab, { more: liar_handle, liar: LIAR });
+    const identities = make_identities("Who follows which model");
+    return {
+      main: [plane],
+      side: [
+        lab.control("lie"),
+        lab.control("clip"),
+        lengths,
+        lab.control("eps1"),
+        lab.control("eps2"),
+        lab.control("gamma_max"),
+      ],
+      below: [identities.node],
+      key: `${SEEN} Drag the tip of the lie, clients, start and thresholds, or move them with the arrow keys (Shift: far).`,
+      show(now) {
+        show(now);
+        const { assignments, bank } = now.path.at(-1).state;
+        identities.show(assignments, true_groups(now.state), bank.length);
+      },
+    };
+  },
+});
