@@ -53,6 +53,12 @@ LABS = [
         ],
         "Solved: they balance",
     ),
+    Lab(
+        "desk",
+        [("feature skew", "End", 1), ("conflict", "End", 1)],
+        "Solved: you broke one border twice",
+        close=2e-4,  # the page has the ink in five decimals
+    ),
 ]
 every_lab = pytest.mark.parametrize("lab", LABS, ids=[lab.name for lab in LABS])
 

@@ -13,12 +13,14 @@ True
 """
 
 from clusterfl_core.live.labs.balance import balance
+from clusterfl_core.live.labs.desk import desk
 from clusterfl_core.live.labs.plane import plane
 from clusterfl_core.live.page import Laboratory, script
 
 __all__ = [
     "Laboratory",
     "balance",
+    "desk",
     "plane",
     "script",
 ]

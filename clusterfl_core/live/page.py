@@ -15,8 +15,8 @@ __all__ = ["Laboratory", "looks", "modules", "script"]
 # In this order they can stand one after another in one scope, after the engine's.
 PARTS = (
     "dom", "style", "element", "marks", "controls", "fields", "handles", "square", "run", "keeping",
-    "rounds", "player", "losses", "identities", "readings", "starts", "address", "sharing", "task",
-    "sentences", "laboratory",
+    "rounds", "player", "losses", "contour", "identities", "readings", "starts", "address",
+    "sharing", "task", "sentences", "laboratory",
 )  # fmt: skip
 HERE = Path(__file__).parent
 NAMES = {  # of the marks, as they are spoken
@@ -74,9 +74,11 @@ def script(name):
     str
         JavaScript without imports. A page may hold it many times; the first one counts.
     """
-    fields = getattr(importlib.import_module(f"clusterfl_core.live.labs.{name}"), "FIELDS", {})
-    table = {entry: field.table() for entry, field in fields.items()}
+    module = importlib.import_module(f"clusterfl_core.live.labs.{name}")
+    table = {entry: field.table() for entry, field in getattr(module, "FIELDS", {}).items()}
     text = f"const LOOKS = {json.dumps(looks())};\nconst TABLE = {json.dumps(table)};\n"
+    if hasattr(module, "given"):  # data that the laboratory needs and the reader does not set
+        text += f"const GIVEN = {json.dumps(module.given())};\n"
     text += "\n".join(_bare(_read(*module)) for module in modules(name))
     guard = f'if (customElements.get("cfl-{name}")) return;'
     whole = f'(() => {{\n"use strict";\n{guard}\n{text}\n}})();'
