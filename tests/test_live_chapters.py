@@ -9,6 +9,8 @@ from browser import visited
 from test_live_pages import FRAME
 
 from clusterfl_core import data, live
+from clusterfl_core.live import replay
+from clusterfl_core.live.labs import gardens
 
 BOOK = Path(__file__).parents[1] / "book"
 
@@ -26,6 +28,7 @@ def readings(browser, folder, laboratory):
     """The numbers that a laboratory shows, as computed."""
     (folder / "lab.html").write_text(FRAME.format(laboratory._repr_html_()), encoding="utf-8")
     with visited(browser, f"{folder.as_uri()}/", "lab.html") as (tab, wrong):
+        tab.wait_for_function(f"document.querySelector('cfl-{laboratory.name}').busy === false")
         found = tab.locator(f"cfl-{laboratory.name} data").evaluate_all(
             "all => all.map(e => Number(e.value))"
         )
@@ -46,3 +49,23 @@ def test_the_mixing_desk_shows_the_arrows_of_figure_2_4(browser, tmp_path, kind,
     ]
     shown = readings(browser, tmp_path, live.desk(**{kind: s}))[:4]
     np.testing.assert_allclose(shown, wanted, rtol=2e-3, atol=2e-3)
+
+
+@pytest.mark.parametrize(
+    ("start", "how"), [("crowded", "hard"), ("crowded", "soft"), ("good", "soft")]
+)
+def test_the_gardens_play_the_em_of_figure_3_2(browser, tmp_path, start, how):
+    ids = ("d46b2fc2", "364e4744", "b165f060", "042e5668", "f0c3c159", "fcd98f1a", "a64e152b")
+    deal = {"clients": 6, "points": 3, "noise": 0.3, "seed": 5, "features": "line"}
+    world = replay.linear(gardens.TRUTH, **deal)
+    chapter = cells("03_clusters", *ids, clients=world.train)
+    path = chapter["em"](chapter["start"][start], world.train, chapter[f"{how}_step"], 8)
+    lines, shares, q = path[-1]  # before the eighth M-step
+    losses = chapter["loss_table"](lines, world.train)
+    right = chapter["right"](losses.argmin(1), world.clusters)
+    laboratory = live.gardens(
+        chapter["start"][start].tolist(), heat=float(how == "soft"), seed=5, rounds=7
+    )
+    shown = readings(browser, tmp_path, laboratory)
+    np.testing.assert_allclose(shown[0], 100 * right)
+    np.testing.assert_allclose(shown[2], float(chapter["cost"](lines, shares, q)), rtol=1e-6)

@@ -59,6 +59,11 @@ LABS = [
         "Solved: you broke one border twice",
         close=2e-4,  # the page has the ink in five decimals
     ),
+    Lab(
+        "gardens",
+        [("first temperature", "ArrowRight", 2), ("Step", "Enter", 12)],
+        "Solved: the crowded start is free",
+    ),
 ]
 every_lab = pytest.mark.parametrize("lab", LABS, ids=[lab.name for lab in LABS])
 

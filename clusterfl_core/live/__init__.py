@@ -14,6 +14,7 @@ True
 
 from clusterfl_core.live.labs.balance import balance
 from clusterfl_core.live.labs.desk import desk
+from clusterfl_core.live.labs.gardens import gardens
 from clusterfl_core.live.labs.plane import plane
 from clusterfl_core.live.page import Laboratory, script
 
@@ -21,6 +22,7 @@ __all__ = [
     "Laboratory",
     "balance",
     "desk",
+    "gardens",
     "plane",
     "script",
 ]
