@@ -12,11 +12,14 @@ from dataclasses import dataclass
 import browser as browsing
 import numpy as np
 import pytest
+import torch
 from browser import PHONE, WIDE, visited
 from test_live_pages import FRAME, NARROW
 
+import clusterfl_core as cf
 from clusterfl_core import live
 from clusterfl_core.live import page as cell
+from clusterfl_core.live import replay
 
 
 @dataclass(frozen=True)
@@ -64,6 +67,31 @@ LABS = [
         [("first temperature", "ArrowRight", 2), ("Step", "Enter", 12)],
         "Solved: the crowded start is free",
     ),
+    Lab(
+        "drift",
+        [
+            ("local steps τ", "ArrowRight", 19),
+            ("stretch", "Home", 1),
+            ("bowl", "ArrowDown", 1),
+            ("stretch", "Home", 1),
+            ("bowl", "ArrowDown", 1),
+            ("stretch", "Home", 1),
+            ("bowl", "ArrowDown", 1),
+            ("stretch", "Home", 1),
+        ],
+        "FedAvg rests at the best model",
+    ),
+    Lab(
+        "server",
+        [
+            ("Step", "Enter", 8),
+            ("mean below ε₁", "Home", 1),
+            ("mean below ε₁", "ArrowRight", 9),
+            ("longest above ε₂", "ArrowRight", 10),
+            ("Step", "Enter", 22),
+        ],
+        "Solved: torn before",
+    ),
 ]
 every_lab = pytest.mark.parametrize("lab", LABS, ids=[lab.name for lab in LABS])
 
@@ -103,9 +131,9 @@ class Bench:
           return at && (at.ariaLabel ?? at.labels?.[0]?.textContent ?? at.textContent);
         }"""
         for _ in range(60):
-            self.tab.keyboard.press("Tab")
             if self.node.evaluate(focused) == name:
                 return
+            self.tab.keyboard.press("Tab")
         raise AssertionError(f"{name} is not reached by Tab")
 
     def press(self, name):
@@ -365,3 +393,26 @@ def test_bad_settings_are_refused_in_one_sentence(lab):
     name, field = next(iter(lab_fields(lab).items()))
     with pytest.raises(ValueError, match=re.escape(field.words)):
         getattr(live, lab.name)(**{name: object()})
+
+
+# ---------------------------------------------------------------- what single laboratories say
+
+
+def test_fedavg_on_bowls_comes_to_rest_where_the_closed_form_says():
+    bowls = {"centers": [[-1.6, -1], [1.4, -1.3], [1.2, 1.5]], "turn": [60, -20, 0]}
+    for stretch, pairs in ([4, 3, 1.5], [2, 2, 2]), ([1, 1, 1], [1, 5, 2]):
+        federation = replay.bowls(**bowls, stretch=stretch, pairs=pairs)
+        best = replay.resting_point(federation, cf.LocalSGD(1, 0.3))
+        held = zip(federation.train.x, federation.train.mask(), strict=True)
+        bends = [2 * x[there].T @ x[there] / there.sum() for x, there in held]
+        pulls = [
+            n * bend @ (best - torch.tensor(center, dtype=best.dtype))
+            for n, bend, center in zip(pairs, bends, bowls["centers"], strict=True)
+        ]
+        assert sum(pulls).norm() < 1e-9, "one local step rests where the mean loss is lowest"
+        local = cf.LocalSGD(20, 0.1)
+        fedavg = cf.FedAvg(cf.models.LinearRegression(2), local)
+        run = replay.run(fedavg, federation, 30, models=[[0, -2]])
+        rest = replay.resting_point(federation, local)
+        assert torch.allclose(run.models.flatten()[0], rest, atol=1e-8)
+        assert ((rest - best).norm() < 1e-9) == (stretch == [1, 1, 1])

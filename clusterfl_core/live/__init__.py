@@ -14,15 +14,19 @@ True
 
 from clusterfl_core.live.labs.balance import balance
 from clusterfl_core.live.labs.desk import desk
+from clusterfl_core.live.labs.drift import drift
 from clusterfl_core.live.labs.gardens import gardens
 from clusterfl_core.live.labs.plane import plane
+from clusterfl_core.live.labs.server import server
 from clusterfl_core.live.page import Laboratory, script
 
 __all__ = [
     "Laboratory",
     "balance",
     "desk",
+    "drift",
     "gardens",
     "plane",
     "script",
+    "server",
 ]

@@ -59,8 +59,7 @@ class Number:
 
     def table(self):
         """For the page."""
-        decimals = max(0, -Decimal(str(self.by)).as_tuple().exponent)
-        return {"kind": "number", **asdict(self), "count": decimals}
+        return {"kind": "number", **asdict(self), "count": _decimals(self.by)}
 
 
 @dataclass(frozen=True)
@@ -98,7 +97,10 @@ class Flag:
 
 @dataclass(frozen=True)
 class Numbers:
-    """A list of ``least`` to ``most`` numbers from low to high, whole or not; no control."""
+    """A list of ``least`` to ``most`` numbers from low to high, whole or not.
+
+    With a step ``by``, a slider for the one of them that the laboratory names.
+    """
 
     words: str
     least: int
@@ -106,6 +108,7 @@ class Numbers:
     low: float
     high: float
     whole: bool = False
+    by: float = 1
 
     def checked(self, value):
         """The value as a list, or ValueError."""
@@ -119,7 +122,7 @@ class Numbers:
 
     def table(self):
         """For the page."""
-        return {"kind": "list", **asdict(self)}
+        return {"kind": "list", **asdict(self), "count": _decimals(self.by)}
 
 
 @dataclass(frozen=True)
@@ -149,6 +152,10 @@ class Rows:
     def table(self):
         """For the page."""
         return {"kind": "rows", **asdict(self)}
+
+
+def _decimals(by):
+    return max(0, -Decimal(str(by)).as_tuple().exponent)
 
 
 def state(fields, **given):

@@ -32,8 +32,8 @@ from clusterfl_core.live.random import stream
 from clusterfl_core.models import LinearRegression
 from clusterfl_core.populations.twists import relabel, turn
 
-__all__ = ["Replayed", "digits", "em", "fresh", "linear", "participants", "points"]
-__all__ += ["replayed", "run", "select"]
+__all__ = ["Replayed", "bowls", "digits", "em", "fresh", "linear", "participants", "points"]
+__all__ += ["replayed", "resting_point", "run", "select"]
 
 # ---------------------------------------------------------------- worlds
 
@@ -87,6 +87,70 @@ def points(clients, clusters=None):
     """Linear clients of points that are given, one pair (x [n, d], y [n]) a client: Federation."""
     pairs = [[torch.tensor(part, dtype=torch.float64) for part in pair] for pair in clients]
     return _federation(Clients.from_lists(*zip(*pairs, strict=True)), clusters)
+
+
+def bowls(centers, stretch=1, turn=0, pairs=1):
+    """Clients whose losses are given bowls (engine/bowls.js, ``make_bowls``).
+
+    Client i has the loss (theta - c)'A(theta - c) / 2 with the bottom c = centers[i]; A has the
+    curvatures s and 1/s.
+
+    Parameters
+    ----------
+    centers : list [m, 2]
+        The bottoms.
+    stretch, turn : float or list [m]
+        s, at least 1, and the direction of the steep curvature s in degrees.
+    pairs : int or list [m]
+        How often a client holds the two points that make its loss; they have no noise.
+
+    Returns
+    -------
+    Federation
+        The test clients are the training clients; nobody is in a cluster.
+    """
+    made = []
+    for c, s, t, n in zip(
+        centers, *(_each(v, len(centers)) for v in (stretch, turn, pairs)), strict=True
+    ):
+        cos, sin = math.cos(math.radians(t)), math.sin(math.radians(t))
+        x = np.sqrt([[s], [1 / s]]) * np.array([[cos, sin], [-sin, cos]])
+        made.append((np.tile(x, (n, 1)).tolist(), np.tile(x @ np.array(c), n).tolist()))
+    return points(made)
+
+
+def _each(given, count):
+    return given if isinstance(given, list) else [given] * count
+
+
+def resting_point(federation, local):
+    """Where FedAvg with full participation comes to rest on linear clients.
+
+    There the updates -(1 - (1 - gamma A_i)^tau)(theta - c_i) sum to zero, each weighted by the
+    client's points; A_i is the curvature of its loss and c_i its own best model. With one local
+    step it is the minimum of the mean loss.
+
+    Parameters
+    ----------
+    federation : Federation
+        Linear clients, each with at least as many independent points as features.
+    local : LocalSGD
+
+    Returns
+    -------
+    Tensor [d]
+    """
+    left, side = 0, 0
+    for x, y, held in zip(
+        federation.train.x, federation.train.y, federation.train.mask(), strict=True
+    ):
+        x, y = x[held], y[held]
+        bend = 2 * x.T @ x / len(x)
+        eye = torch.eye(len(bend), dtype=x.dtype)
+        kept = torch.linalg.matrix_power(eye - local.step_size * bend, local.steps)
+        pull = len(x) * (eye - kept)
+        left, side = left + pull, side + pull @ torch.linalg.lstsq(x, y).solution
+    return torch.linalg.solve(left, side)
 
 
 def digits(twist="rotated", clusters=4, clients=6, points=40, seed=0):

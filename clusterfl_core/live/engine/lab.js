@@ -131,14 +131,13 @@ function python_algorithm({ name, starts, ...settings }, model) {
 // A few lines of Python that give the run of a description, made with the library. Before the first
 // round they play one. `ends`: the last lines instead of those that print models and choices.
 export function as_python(description, ends = null) {
-  const { world, algorithm, seed, models, rounds, absent } = described(description).found;
+  const { found, run } = described(description);
+  const { world, algorithm, seed, models, rounds, absent } = found;
   const { name, starts, ...settings } = algorithm;
-  const features =
-    world.kind === "linear" ? world.truth[0].length : world.clients[0]?.x?.[0]?.length;
   const model =
     world.kind === "digits"
       ? `cf.models.MLP(64, ${world.hidden ?? 32}, 10)`
-      : `cf.models.LinearRegression(${features})`;
+      : `cf.models.LinearRegression(${run.world.model.size})`;
   const told = [`rounds=${Math.max(1, rounds)}`, `seed=${seed}`];
   if (models !== null) told.push(`models=${python(models)}`);
   if (Object.keys(absent).length) told.push(`absent=${python(absent)}`);

@@ -235,7 +235,7 @@ laboratory("gardens", {
         lab.change({ lines: models.map((line) => [...line]), rounds: 0 });
         lab.say(`The start ${words} is on the table. Press Play.`);
       },
-      told: (sentence) => lab.say(sentence),
+      told: (sentence) => lab.say(sentence, false),
     });
     let drawn = "";
     const handle = ({ found, state }, j, side) => {

@@ -53,9 +53,10 @@ export function read_state(text) {
   return checked_state(given);
 }
 
-// The control of an entry: a slider, a choice or a box to tick; changed(value, begins).
+// The control of an entry: a slider, a choice or a box to tick; changed(value, begins). Of a list it is
+// the slider of one number in it.
 export function control_of(name, changed) {
   const { kind, words, ...field } = TABLE[name];
-  const make = { whole: slider, number: slider, choice, flag: toggle }[kind];
+  const make = { whole: slider, number: slider, choice, flag: toggle, list: slider }[kind];
   return make({ name: words, ...field, changed });
 }

@@ -6,14 +6,9 @@ import { colour_of, group_mark, ink_on, spoken_mark } from "./marks.js";
 const SIZE = 16;
 
 // → {node, show(identities, clusters, models)}
-export function make_identities() {
+export function make_identities(words = "Who chooses which model") {
   const body = html("tbody");
-  const node = html(
-    "table",
-    { class: "identities" },
-    html("caption", {}, "Who chooses which model"),
-    body,
-  );
+  const node = html("table", { class: "identities" }, html("caption", {}, words), body);
   return {
     node,
     show(identities, clusters, models) {

@@ -25,12 +25,13 @@ import { make_task } from "./task.js";
 //   buttons(lab) → further buttons beside Undo and Reset
 //   build(lab) → {main, side, below, key, show(keeping)}: lists of nodes, a sentence that says what
 //                is seen, and what draws
-// lab: {keeping, change(parts, begins), act(work), step(parts), control(name) → node, say(sentence)}
+// lab: {keeping, change(parts, begins), act(work), step(parts), control(entry, which) → node,
+//      say(sentence)}; which(state): for a list, the place of the number that the slider moves
 export function laboratory(name, plan) {
   define(name, plan.title, (live, { state, task: question }, element) => {
     let keeping = null;
     let failing = false;
-    const controls = new Map();
+    const controls = [];
     const memory = {};
     const sentences = make_sentences();
     const status = html("p", { class: "state" });
@@ -51,15 +52,20 @@ export function laboratory(name, plan) {
         return keeping;
       },
       act,
-      say: (sentence) => sentences.say(sentence),
+      say: (sentence, seen) => sentences.say(sentence, seen),
       change: (parts, begins = true) => act(() => keeping.change(parts, begins)),
       step: (parts) => act(() => keeping.step(true, parts)),
-      control(entry) {
+      control(entry, which = null) {
         const more = plan.changes?.[entry] ?? (() => ({}));
-        const control = control_of(entry, (value, begins) =>
-          lab.change({ [entry]: value, ...more(value, keeping.state) }, begins),
-        );
-        controls.set(entry, control);
+        const control = control_of(entry, (given, begins) => {
+          const now = keeping.state;
+          const value = which
+            ? now[entry].map((one, at) => (at === which(now) ? given : one))
+            : given;
+          lab.change({ [entry]: value, ...more(value, now) }, begins);
+        });
+        const set = (now) => control.set(which ? now[entry][which(now)] : now[entry]);
+        controls.push(set);
         return control.node;
       },
     };
@@ -80,13 +86,8 @@ export function laboratory(name, plan) {
       { capture: true },
     );
     const undo = button("Undo", () => act(() => keeping.undo()));
-    const back = html(
-      "div",
-      { class: "buttons" },
-      ...more,
-      undo,
-      button("Reset", () => act(() => keeping.reset())),
-    );
+    const reset = button("Reset", () => act(() => keeping.reset()));
+    const ways = player?.node ?? html("div", { class: "buttons" }, ...more, undo, reset);
     const sharing = make_sharing({
       describe: () => keeping.state,
       python: (now) => plan.python(now, keeping.found),
@@ -105,14 +106,7 @@ export function laboratory(name, plan) {
       html(
         "div",
         { class: "two" },
-        html(
-          "div",
-          { class: "side" },
-          ...main,
-          (player ?? { node: back }).node,
-          status,
-          sentences.node,
-        ),
+        html("div", { class: "side" }, ...main, ways, status, sentences.node),
         html("div", { class: "side" }, ...side, readings.node),
       ),
       html("p", { class: "key" }, key),
@@ -124,7 +118,7 @@ export function laboratory(name, plan) {
       checked_state(state),
       plan,
       (now) => {
-        for (const [entry, control] of controls) control.set(now.state[entry]);
+        controls.forEach((set) => set(now.state));
         undo.disabled = !now.can_undo;
         player?.show(now);
         status.textContent = plan.told(now.state, now.found, now.path);

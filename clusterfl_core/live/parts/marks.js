@@ -64,12 +64,17 @@ export function model_mark(model, x, y, radius) {
   );
 }
 
+// The outline of a star: what is best.
+export function star_mark(x, y, radius) {
+  return shaped(LOOKS.star, x, y, radius, { class: "star" });
+}
+
 // A true model, with the mark of its group inside.
 export function truth_mark(group, x, y, radius) {
   return svg(
     "g",
     {},
-    shaped(LOOKS.star, x, y, radius, { class: "star" }),
+    star_mark(x, y, radius),
     group_mark(group, x, y, radius * 0.26, { fill: "currentColor" }),
   );
 }
