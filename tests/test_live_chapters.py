@@ -8,7 +8,7 @@ import pytest
 from browser import visited
 from test_live_pages import FRAME
 
-from clusterfl_core import data, live
+from clusterfl_core import data, live, theory
 from clusterfl_core.live import replay
 from clusterfl_core.live.labs import gardens
 
@@ -69,3 +69,20 @@ def test_the_gardens_play_the_em_of_figure_3_2(browser, tmp_path, start, how):
     shown = readings(browser, tmp_path, laboratory)
     np.testing.assert_allclose(shown[0], 100 * right)
     np.testing.assert_allclose(shown[2], float(chapter["cost"](lines, shares, q)), rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("models", "noise", "points"),
+    [
+        ([[0, 0.4], [0.6, 0]], 1.0, 20),
+        ([[0.4, 0], [0.6, 0]], 0.5, 10),  # on the line of Figure 5.2
+        ([[0.1, -0.7], [1.5, 0.2]], 0.05, 60),
+        ([[0.9, 0.3], [-0.2, 0.1]], 2.0, 1),
+    ],
+)
+def test_the_compass_knows_the_chance_of_5_3(browser, tmp_path, models, noise, points):
+    right, wrong = np.array(models)
+    exact = theory.misclassification(right, wrong, np.zeros(2), noise, points)
+    shown = readings(browser, tmp_path, live.compass(models, noise=noise, points=points))
+    np.testing.assert_allclose(shown[0], 100 * exact, rtol=1e-8)
+    assert abs(shown[1] / 100 - exact) < 4 * np.sqrt(exact * (1 - exact) / 200) + 1e-9

@@ -57,6 +57,11 @@ LABS = [
         "Solved: they balance",
     ),
     Lab(
+        "compass",
+        [("right model", "ArrowDown", 4), ("right model", "ArrowRight", 5)],
+        "Solved: 0.10 apart",
+    ),
+    Lab(
         "desk",
         [("feature skew", "End", 1), ("conflict", "End", 1)],
         "Solved: you broke one border twice",
@@ -91,6 +96,11 @@ LABS = [
             ("Step", "Enter", 22),
         ],
         "Solved: torn before",
+    ),
+    Lab(
+        "springs",
+        [("Step", "Enter", 6), ("Regress from here", "Enter", 1), ("Step", "Enter", 6)],
+        "Solved: collapsed to 0.11",
     ),
 ]
 every_lab = pytest.mark.parametrize("lab", LABS, ids=[lab.name for lab in LABS])
