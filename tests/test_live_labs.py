@@ -74,6 +74,22 @@ LABS = [
         "Solved: they balance",
     ),
     Lab(
+        "compass",
+        [("right model", "ArrowDown", 4), ("right model", "ArrowRight", 5)],
+        "Solved: 0.10 apart",
+    ),
+    Lab(
+        "desk",
+        [("feature skew", "End", 1), ("conflict", "End", 1)],
+        "Solved: you broke one border twice",
+        close=2e-4,  # the page has the ink in five decimals
+    ),
+    Lab(
+        "gardens",
+        [("first temperature", "ArrowRight", 2), ("Step", "Enter", 12)],
+        "Solved: the crowded start is free",
+    ),
+    Lab(
         "drift",
         [
             ("local steps τ", "ArrowRight", 19),
@@ -97,6 +113,11 @@ LABS = [
             ("Step", "Enter", 22),
         ],
         "Solved: torn before",
+    ),
+    Lab(
+        "springs",
+        [("Step", "Enter", 6), ("Regress from here", "Enter", 1), ("Step", "Enter", 6)],
+        "Solved: collapsed to 0.11",
     ),
 ]
 END = '<p><a href="#end" id="end">The end of the page</a></p>'  # where Tab leads on to

@@ -15,9 +15,13 @@ True
 from clusterfl_core.live.labs.angle import angle
 from clusterfl_core.live.labs.attack import attack
 from clusterfl_core.live.labs.balance import balance
+from clusterfl_core.live.labs.compass import compass
+from clusterfl_core.live.labs.desk import desk
 from clusterfl_core.live.labs.drift import drift
+from clusterfl_core.live.labs.gardens import gardens
 from clusterfl_core.live.labs.plane import plane
 from clusterfl_core.live.labs.server import server
+from clusterfl_core.live.labs.springs import springs
 from clusterfl_core.live.page import Laboratory, script
 
 __all__ = [
@@ -25,8 +29,12 @@ __all__ = [
     "angle",
     "attack",
     "balance",
+    "compass",
+    "desk",
     "drift",
+    "gardens",
     "plane",
     "script",
     "server",
+    "springs",
 ]

@@ -15,9 +15,8 @@ __all__ = ["Laboratory", "looks", "modules", "script"]
 # In this order they can stand one after another in one scope, after the engine's.
 PARTS = (
     "dom", "style", "element", "marks", "controls", "fields", "handles", "square", "run", "keeping",
-    "rounds", "player", "losses", "identities", "readings", "starts", "address", "sharing", "task",
-    "sentences", "worker", "laboratory",
-    "splitting",
+    "rounds", "player", "losses", "contour", "identities", "readings", "starts", "address",
+    "sharing", "task", "sentences", "worker", "laboratory", "splitting",
 )  # fmt: skip
 HERE = Path(__file__).parent
 NAMES = {  # of the marks, as they are spoken
@@ -75,15 +74,26 @@ def script(name):
     str
         JavaScript without imports. A page may hold it many times; the first one counts.
     """
-    fields = getattr(importlib.import_module(f"clusterfl_core.live.labs.{name}"), "FIELDS", {})
-    table = {entry: field.table() for entry, field in fields.items()}
+    module = importlib.import_module(f"clusterfl_core.live.labs.{name}")
+    table = {entry: field.table() for entry, field in getattr(module, "FIELDS", {}).items()}
     needed = modules(name)
-    text = f"const LOOKS = {json.dumps(looks())};\nconst TABLE = {json.dumps(table)};\n"
+    text = f"const LOOKS = {json.dumps(looks())};
+const TABLE = {json.dumps(table)};
+"
+    if hasattr(module, "given"):  # data that the laboratory needs and the reader does not set
+        text += f"const GIVEN = {json.dumps(module.given())};
+"
     if ("engine", "digits") in needed:
-        text += f'const DIGITS = "{sources.packed_digits()}";\n'
-    text += "\n".join(_bare(_read(*module)) for module in needed)
+        text += f'const DIGITS = "{sources.packed_digits()}";
+'
+    text += "
+".join(_bare(_read(*module)) for module in needed)
     guard = f'if (globalThis.customElements?.get("cfl-{name}")) return;'
-    whole = f'(function cfl_script() {{\n"use strict";\n{guard}\n{text}\n}})();'
+    whole = f'(function cfl_script() {{
+"use strict";
+{guard}
+{text}
+}})();'
     if "</script" in whole or "<!--" in whole:
         raise ValueError("a script inside HTML must not contain its end")
     return whole

@@ -441,8 +441,8 @@ def em(federation, clusters, rounds, *, soft=False, noise=0.3, seed=0, models=No
     clusters, rounds : int
     soft : bool
         True: responsibilities. False: each client takes the model with the lowest loss.
-    noise : float
-        sigma, for soft EM.
+    noise : float or list of float
+        sigma, for soft EM: one number, or one a round.
     seed : int
         Fixes the first models where none are given.
     models : list [k, d], optional
@@ -457,11 +457,13 @@ def em(federation, clusters, rounds, *, soft=False, noise=0.3, seed=0, models=No
         models = fresh(LinearRegression(clients.x.shape[2]), clusters, seed).tensors["theta"]
     models = torch.as_tensor(models, dtype=torch.float64)
     shares = torch.full((clusters,), 1 / clusters, dtype=torch.float64)
-    for _ in range(rounds):
+    q = shares.expand(len(clients), clusters)
+    sigmas = noise if isinstance(noise, list) else [noise] * rounds
+    for sigma in sigmas:
         missed = torch.where(mask[..., None], clients.y[..., None] - clients.x @ models.T, 0)
         losses = (missed**2).sum(1)
         if soft:
-            q = (shares.log() - losses / (2 * noise**2)).softmax(1)
+            q = (shares.log() - losses / (2 * sigma**2)).softmax(1)
         else:
             q = torch.nn.functional.one_hot((losses).argmin(1), clusters).double()
         left = torch.einsum("mj,mn,mna,mnb->jab", q, mask.double(), clients.x, clients.x)

@@ -52,7 +52,7 @@ export function laboratory(name, plan) {
         return keeping;
       },
       act,
-      say: (sentence) => sentences.say(sentence),
+      say: (sentence, seen) => sentences.say(sentence, seen),
       change: (parts, begins = true) => act(() => keeping.change(parts, begins)),
       step: (parts) => act(() => keeping.step(true, parts)),
       control(entry, which = null) {
@@ -86,13 +86,8 @@ export function laboratory(name, plan) {
       { capture: true },
     );
     const undo = button("Undo", () => act(() => keeping.undo()));
-    const back = html(
-      "div",
-      { class: "buttons" },
-      ...more,
-      undo,
-      button("Reset", () => act(() => keeping.reset())),
-    );
+    const reset = button("Reset", () => act(() => keeping.reset()));
+    const ways = player?.node ?? html("div", { class: "buttons" }, ...more, undo, reset);
     const sharing = make_sharing({
       describe: () => keeping.state,
       python: (now) => plan.python(now, keeping.found),
@@ -111,14 +106,7 @@ export function laboratory(name, plan) {
       html(
         "div",
         { class: "two" },
-        html(
-          "div",
-          { class: "side" },
-          ...main,
-          (player ?? { node: back }).node,
-          status,
-          sentences.node,
-        ),
+        html("div", { class: "side" }, ...main, ways, status, sentences.node),
         html("div", { class: "side" }, ...side, readings.node),
       ),
       html("p", { class: "key" }, key),

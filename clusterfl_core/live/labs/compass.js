@@ -1,0 +1,326 @@
+// Wrong-choice compass: the chance (5.3) that a client prefers the wrong of two models.
+
+import { range, stream } from "../engine/random.js";
+import { contour } from "../parts/contour.js";
+import { digits, svg } from "../parts/dom.js";
+import { laboratory } from "../parts/laboratory.js";
+import { colour_of, model_mark, truth_mark } from "../parts/marks.js";
+import { make_square } from "../parts/square.js";
+
+const EDGE = 1.5;
+const TRUTHS = [
+  [0, 0],
+  [1, 0],
+];
+const CELLS = 40; // of the map
+const TONES = 12; // of grey
+const LEVELS = [0.001, 0.01, 0.05, 0.1, 0.25, 0.5];
+const NAMED = [0.01, 0.1, 0.5];
+const CLIENTS = 200; // that are simulated
+const NEAR = 0.2; // of each other, as the task asks
+const WIDE = 3.3; // of the cloud's axes, in standard deviations
+
+const minus = ([x, y], [u, v]) => [x - u, y - v];
+const plus = ([x, y], [u, v]) => [x + u, y + v];
+const long = ([x, y]) => Math.hypot(x, y);
+
+// ---------------------------------------------------------------- the chance, exactly
+
+const LANCZOS = [
+  76.18009172947146, -86.50532032941677, 24.01409824083091, -1.231739572450155,
+  0.1208650973866179e-2, -0.5395239384953e-5,
+];
+
+function log_gamma(x) {
+  const high = x + 5.5;
+  const series = LANCZOS.reduce((sum, part, j) => sum + part / (x + 1 + j), 1.000000000190015);
+  return (x + 0.5) * Math.log(high) - high + Math.log((2.5066282746310005 * series) / x);
+}
+
+// I_x(a, a), the regularised incomplete beta function, by Lentz's continued fraction.
+function beta_share(x, a) {
+  if (x <= 0 || x >= 1) return x <= 0 ? 0 : 1;
+  if (x > 0.5) return 1 - beta_share(1 - x, a);
+  const small = 1e-300;
+  const sound = (value) => (Math.abs(value) < small ? small : value);
+  let [c, d] = [1, 1 / sound(1 - (2 * a * x) / (a + 1))];
+  let found = d;
+  for (let m = 1; m < 500; m++) {
+    let last = 1;
+    for (const part of [
+      (m * (a - m) * x) / ((a + 2 * m - 1) * (a + 2 * m)),
+      (-(a + m) * (2 * a + m) * x) / ((a + 2 * m) * (a + 2 * m + 1)),
+    ]) {
+      d = 1 / sound(1 + part * d);
+      c = sound(1 + part / c);
+      last = c * d;
+      found *= last;
+    }
+    if (Math.abs(last - 1) < 1e-14) break;
+  }
+  const front = log_gamma(2 * a) - 2 * log_gamma(a) + a * Math.log(x * (1 - x));
+  return (Math.exp(front) * found) / a;
+}
+
+// The correlation c of (5.3), between difference and sum of the residuals; errors: of the right model
+// a and of the wrong one b. Two models that never differ in loss count as equally far.
+function correlation([a, b], noise) {
+  const scale = long(minus(a, b)) * Math.hypot(long(plus(a, b)), 2 * noise);
+  if (!(scale > 0)) return 0;
+  return Math.max(-1, Math.min(1, (long(a) ** 2 - long(b) ** 2) / scale));
+}
+
+const chance = (errors, { noise, points }) =>
+  beta_share((1 + correlation(errors, noise)) / 2, points / 2);
+
+const errors_of = (models) => models.map((theta) => minus(TRUTHS[0], theta));
+
+// ---------------------------------------------------------------- simulated
+
+const drawn_clients = new Map();
+
+// Points of a client: [x1, x2, noise / sigma] each; the same in every state.
+function client_points(i, points) {
+  if (!drawn_clients.has(i)) {
+    const source = stream(0, "clients", i);
+    drawn_clients.set(
+      i,
+      range(TABLE.points.high).map(() => range(3).map(() => source.normal())),
+    );
+  }
+  return drawn_clients.get(i).slice(0, points);
+}
+
+// Difference and sum of the two residuals of a point, each over its standard deviation.
+function residuals([a, b], noise, [x, y, wobble]) {
+  const [difference, sum] = [minus(a, b), plus(a, b)];
+  return [
+    (x * difference[0] + y * difference[1]) / (long(difference) || 1),
+    (x * sum[0] + y * sum[1] + 2 * noise * wobble) / Math.hypot(long(sum), 2 * noise),
+  ];
+}
+
+function looked_at(state) {
+  const errors = errors_of(state.models);
+  if (long(minus(...state.models)) < 1e-9) throw new Error("The two models must lie apart");
+  const clouds = range(CLIENTS).map((i) =>
+    client_points(i, state.points).map((point) => residuals(errors, state.noise, point)),
+  );
+  const wrong = clouds.map((points) => points.reduce((sum, [u, v]) => sum + u * v, 0) >= 0);
+  const moved = Number(state.moved);
+  const chance_at = (x, y) => {
+    const models = state.models.map((theta, j) => (j === moved ? [x, y] : theta));
+    return chance(errors_of(models), state);
+  };
+  return {
+    chance: chance(errors, state),
+    tilt: correlation(errors, state.noise),
+    at_truths: chance(errors_of(TRUTHS), state),
+    simulated: wrong.filter(Boolean).length / CLIENTS,
+    first: { cloud: clouds[0], wrong: wrong[0] },
+    cloud: clouds.map(([point]) => point),
+    apart: long(minus(...state.models)),
+    far: state.models.map(long),
+    lines: contour(chance_at, EDGE, CELLS, LEVELS),
+    shades: range(CELLS).map((j) =>
+      range(CELLS).map((i) =>
+        Math.round(
+          TONES * chance_at(...[i, j].map((one) => -EDGE + (EDGE * (2 * one + 1)) / CELLS)),
+        ),
+      ),
+    ),
+  };
+}
+
+// ---------------------------------------------------------------- seen
+
+function map_drawn({ size, at, line }, { state, found }) {
+  const { lines, shades, far } = found;
+  const side = (i) => Math.round((i * size) / CELLS);
+  const [ox, oy] = at([0, 0]);
+  const scale = size / (2 * EDGE);
+  const runs = shades.flatMap((row, j) => {
+    const begins = range(CELLS).filter((i) => i === 0 || row[i] !== row[i - 1]);
+    return begins.map((from, r) => [j, from, begins[r + 1] ?? CELLS, row[from]]);
+  });
+  const marks = [
+    ...runs.map(([j, from, to, tone]) =>
+      svg("rect", {
+        x: side(from),
+        y: side(CELLS - 1 - j),
+        width: side(to) - side(from),
+        height: side(CELLS - j) - side(CELLS - 1 - j),
+        fill: "currentColor",
+        "fill-opacity": (0.3 * tone) / TONES,
+        "shape-rendering": "crispEdges",
+      }),
+    ),
+    ...lines.map(([level, pieces]) =>
+      svg("path", {
+        class: "border",
+        fill: "none",
+        "stroke-width": level === 0.5 ? 2 : 1,
+        d: pieces
+          .map((ends) => {
+            const [[x, y], [u, v]] = ends.map(at);
+            return `M${x.toFixed(1)} ${y.toFixed(1)}L${u.toFixed(1)} ${v.toFixed(1)}`;
+          })
+          .join(""),
+      }),
+    ),
+    ...lines
+      .filter(([level, pieces]) => NAMED.includes(level) && pieces.length)
+      .map(([level, pieces]) => {
+        const lowest = pieces.reduce((best, one) => (one[0][1] < best[0][1] ? one : best));
+        const [x, y] = at(lowest[0]);
+        return svg(
+          "text",
+          {
+            class: "name",
+            x: Math.max(24, Math.min(size - 24, x)),
+            y: Math.min(size - 5, y + 13),
+            "text-anchor": "middle",
+          },
+          `${digits(100 * level, 0)} %`,
+        );
+      }),
+    svg("polyline", {
+      class: "trail",
+      stroke: "currentColor",
+      "stroke-dasharray": "5 4",
+      points: line(state.models),
+    }),
+    ...far.map((radius, j) =>
+      svg("circle", {
+        cx: ox,
+        cy: oy,
+        r: radius * scale,
+        fill: "none",
+        stroke: colour_of(j),
+        "stroke-dasharray": j ? "2 4" : "none",
+      }),
+    ),
+    ...TRUTHS.map((truth, j) => truth_mark(j, ...at(truth), 13)),
+  ];
+  return {
+    label:
+      `Plane of models with the own truth at 0, 0 and the other one at 1, 0; right model ` +
+      `${digits(far[0])} and wrong model ${digits(far[1])} away from the own truth.`,
+    marks,
+  };
+}
+
+function cloud_drawn({ size, at, line }, { found: { cloud, first, tilt } }) {
+  const half = size / 2;
+  const dot = (point, radius, attributes) => {
+    const [cx, cy] = at(point.map((v) => Math.max(-WIDE, Math.min(WIDE, v))));
+    return svg("circle", { cx: cx.toFixed(1), cy: cy.toFixed(1), r: radius, ...attributes });
+  };
+  const shade = (x, y) =>
+    svg("rect", { x, y, width: half, height: half, fill: "currentColor", "fill-opacity": 0.1 });
+  return {
+    label:
+      `Sum against difference of the residuals of both models; correlation ${digits(tilt)}. ` +
+      `The client shown chooses the ${first.wrong ? "wrong" : "right"} model.`,
+    marks: [
+      shade(half, 0),
+      shade(0, half),
+      svg("path", { class: "grid", d: `M0 ${half}H${size}M${half} 0V${size}` }),
+      ...cloud.map((point) => dot(point, 2, { fill: "currentColor", "fill-opacity": 0.35 })),
+      ...first.cloud.map((point) =>
+        dot(point, 4, { fill: colour_of(Number(first.wrong)), class: "edge" }),
+      ),
+      svg("polyline", {
+        class: "trail",
+        stroke: "currentColor",
+        points: line([-WIDE, WIDE].map((u) => [u, tilt * u])),
+      }),
+      svg("text", { x: half + 4, y: 14 }, "r + r′"),
+      svg("text", { x: size - 4, y: half - 5, "text-anchor": "end" }, "r − r′"),
+    ],
+  };
+}
+
+laboratory("compass", {
+  title: "wrong-choice compass",
+  compute: looked_at,
+  told: ({ points, noise }, found) =>
+    `With ${points} ${points === 1 ? "point" : "points"} and noise ${digits(noise)} a client prefers ` +
+    `the wrong model with a chance of ${digits(100 * found.chance, 2)} %. The models are ` +
+    `${digits(found.apart)} apart; the client shown chooses ` +
+    `${found.first.wrong ? "wrongly" : "rightly"}.`,
+  readings: (_, found) => [
+    ["chance, exact (5.3)", 100 * found.chance, 3, " %"],
+    [`of ${CLIENTS} clients`, 100 * found.simulated, 1, " %"],
+    ["with models at the truths", 100 * found.at_truths, 3, " %"],
+    ["correlation c", found.tilt, 3],
+    ["right model to truth", found.far[0], 2],
+    ["wrong model to truth", found.far[1], 2],
+  ],
+  python: ({ noise, points, models }) =>
+    [
+      "import numpy as np",
+      "from clusterfl_core import theory",
+      "from clusterfl_core.live.random import stream",
+      "",
+      `right, wrong = np.array(${JSON.stringify(models)})`,
+      "own, other = np.zeros(2), np.array([1.0, 0.0])",
+      `noise, points = ${noise}, ${points}`,
+      "print(100 * theory.misclassification(right, wrong, own, noise, points))",
+      `draws = np.array([stream(0, "clients", i).normal(3 * points) for i in range(${CLIENTS})])`,
+      `draws = draws.reshape(${CLIENTS}, points, 3)`,
+      "x, y = draws[..., :2], noise * draws[..., 2]",
+      "losses = [((y - x @ theta) ** 2).sum(1) for theta in (right, wrong)]",
+      "print(100 * float((losses[1] <= losses[0]).mean()))",
+      "print(100 * theory.misclassification(own, other, own, noise, points))",
+      "a, b = own - right, own - wrong",
+      "spread = np.sqrt((a + b) @ (a + b) + 4 * noise**2)",
+      "print((a @ a - b @ b) / (np.linalg.norm(a - b) * spread))",
+      "print(np.linalg.norm(a), np.linalg.norm(b))",
+      "",
+    ].join("\n"),
+  task(_, found, __, memory) {
+    const low = found.chance <= found.at_truths + 1e-9;
+    const chances = `${digits(100 * found.chance, 2)} % against ${digits(100 * found.at_truths, 2)} % at the truths`;
+    if (low && found.apart <= NEAR + 1e-9)
+      return [`Solved: ${digits(found.apart)} apart, and a chance of ${chances}.`, true];
+    if (low) memory.least = Math.min(memory.least ?? Infinity, found.apart);
+    const best =
+      memory.least === undefined ? "" : ` Nearest so far: ${digits(memory.least)} apart.`;
+    return [
+      low
+        ? `Low enough: ${chances}. Now ${digits(found.apart)} apart: nearer.${best}`
+        : `The chance is too high: ${chances}.${best}`,
+      false,
+    ];
+  },
+  build(lab) {
+    const map = make_square(EDGE, map_drawn);
+    const cloud = make_square(WIDE, cloud_drawn);
+    return {
+      main: [map.node],
+      side: [...["noise", "points", "moved"].map((entry) => lab.control(entry)), cloud.node],
+      key:
+        "First picture: stars, the client's own truth (with the circle) and the other one; crosses 0 and 1, the " +
+        "right and the wrong model, and how far they are from the own truth. Lines and grey: the chance " +
+        "(5.3), if the model that the map is of stood there; the thick line is one half. Second picture: sum " +
+        "against difference of the residuals of both models, in standard deviations; small: points of " +
+        "many clients, large: all points of one. Points in the grey quarters speak for the wrong model; " +
+        "the slope of the line is c. Drag the crosses, or move them with the arrow keys (Shift: far).",
+      show({ state, found }) {
+        map.show(
+          { state, found },
+          state.models.map((at, j) => ({
+            key: `${j}`,
+            name: ["right model", "wrong model"][j],
+            at,
+            draw: (x, y) => model_mark(j, x, y, 10),
+            moved: (place, begins) =>
+              lab.change({ models: state.models.map((one, i) => (i === j ? place : one)) }, begins),
+          })),
+        );
+        cloud.show({ found }, []);
+      },
+    };
+  },
+});
