@@ -32,6 +32,7 @@ def every(line):
         "IFCA": cf.IFCA(line, 2, BATCHES, participation=0.5),
         "CFL": cf.CFL(line, eps1=0.5, eps2=0.1, local=cf.LocalSGD(3, 0.02)),
         "FedSoft": cf.FedSoft(line, 2, cf.LocalAdam(2, 0.01, 3), selected=3),
+        "FedSoft, regression": cf.FedSoft(line, 2, cf.LocalSGD(4, 0.02), regress_after=1),
         "FedAvg": cf.FedAvg(line, BATCHES, participation=0.5),
         "LocalOnly": cf.LocalOnly(line, BATCHES),
         "OneShot": cf.OneShot(line, 2, alone=cf.LocalSGD(20, 0.05), local=BATCHES),

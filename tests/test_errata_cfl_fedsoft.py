@@ -58,7 +58,7 @@ def test_what_follows_a_prediction_is_folded(path):
 
 @given(st.floats(0.01, 10), st.floats(0.05, 3.5))
 def test_an_update_leads_home_only_if_the_step_suits_the_curvature(curvature, product):
-    """Equation 7.9: the walk on a bowl ends at the bottom for 0 < gamma A < 2 alone."""
+    """Equation 7.9: the walk on a bowl ends at the bottom for 0 < eta A < 2 alone."""
     theta = start = 1.0
     for _ in range(300):
         theta -= product / curvature * curvature * theta
@@ -87,6 +87,46 @@ def test_congruent_clients_can_rest_apart():
     assert slopes[3.0, 1] == pytest.approx(2.7)
     assert slopes[3.0, -1] == pytest.approx(-2.7)
     assert curvatures[3.0, 1] + curvatures[3.0, -1] > 0  # a valley of the mean
+
+
+def gradients_of(seed, noise, k=3, each=3, d=3):
+    """Return balanced true gradients, a row a client, and the same with noise of relative size."""
+    random = np.random.default_rng(seed)
+    true = random.normal(size=(k, d))
+    true = np.repeat(true - true.mean(axis=0), each, axis=0)
+    wobble = random.normal(size=true.shape)
+    size = np.linalg.norm(true, axis=1) / np.linalg.norm(wobble, axis=1)
+    return true, true + noise * size[:, None] * wobble
+
+
+def test_the_best_cut_can_be_another_than_the_theorems():
+    """Never a worse one by its own measure; correct where the gap is open, and not always else."""
+    group, torn, others = np.repeat(np.arange(3), 3), 0, 0
+    for seed in range(200):
+        true, noisy = (torch.as_tensor(g) for g in gradients_of(seed, 0.7))
+        alpha = cf.cfl.cosine_similarity(noisy)
+        cuts = [cf.cfl.optimal_bipartition(a) for a in (alpha, cf.cfl.cosine_similarity(true))]
+        best, its = (float(alpha[np.ix_(*cut)].max()) for cut in cuts)
+        right = [not set(group[one]) & set(group[two]) for one, two in cuts]
+        assert right[1]
+        assert best <= its
+        if cf.evaluation.separation_gap(alpha, group) > 0:
+            assert right[0]
+            others += best < its
+        else:
+            torn += not right[0]
+    assert torn > 0
+    assert others > 0
+
+
+@given(st.integers(0, 10**6), st.integers(2, 6))
+def test_angles_obey_the_triangle_inequality(seed, d):
+    u, v, w = np.random.default_rng(seed).normal(size=(3, d))
+
+    def angle(a, b):
+        return np.arccos(np.clip(a @ b / np.linalg.norm(a) / np.linalg.norm(b), -1, 1))
+
+    assert angle(u, w) <= angle(u, v) + angle(v, w) + 1e-7
 
 
 def root(alpha):
@@ -142,7 +182,7 @@ def test_the_two_printed_weights_rest_at_different_models():
 
 
 def unmixed(centers, mixture, counts, strength):
-    """Equation 10.9."""
+    """What exercise 10.3 solves for."""
     blend = cf.fedsoft.aggregation_weights(mixture, counts) @ mixture
     inverse = torch.linalg.solve(blend, centers)
     return ((2 + strength) * inverse - strength * centers) / 2
