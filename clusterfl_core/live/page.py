@@ -77,23 +77,14 @@ def script(name):
     module = importlib.import_module(f"clusterfl_core.live.labs.{name}")
     table = {entry: field.table() for entry, field in getattr(module, "FIELDS", {}).items()}
     needed = modules(name)
-    text = f"const LOOKS = {json.dumps(looks())};
-const TABLE = {json.dumps(table)};
-"
+    text = f"const LOOKS = {json.dumps(looks())};\nconst TABLE = {json.dumps(table)};\n"
     if hasattr(module, "given"):  # data that the laboratory needs and the reader does not set
-        text += f"const GIVEN = {json.dumps(module.given())};
-"
+        text += f"const GIVEN = {json.dumps(module.given())};\n"
     if ("engine", "digits") in needed:
-        text += f'const DIGITS = "{sources.packed_digits()}";
-'
-    text += "
-".join(_bare(_read(*module)) for module in needed)
+        text += f'const DIGITS = "{sources.packed_digits()}";\n'
+    text += "\n".join(_bare(_read(*module)) for module in needed)
     guard = f'if (globalThis.customElements?.get("cfl-{name}")) return;'
-    whole = f'(function cfl_script() {{
-"use strict";
-{guard}
-{text}
-}})();'
+    whole = f'(function cfl_script() {{\n"use strict";\n{guard}\n{text}\n}})();'
     if "</script" in whole or "<!--" in whole:
         raise ValueError("a script inside HTML must not contain its end")
     return whole
