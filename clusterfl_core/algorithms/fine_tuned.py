@@ -13,7 +13,7 @@ Examples
 >>> line, few = cf.models.LinearRegression(2), cf.LocalSGD(5, 0.1)
 >>> run = cf.run(cf.FineTuned(line, few, after=10, tune=cf.LocalSGD(20, 0.1)), federation, 11)
 >>> [round(record["error"], 1) for record in run.history[-2:]]
-[2.1, 0.0]
+[1.9, 0.0]
 """
 
 from dataclasses import dataclass, field
