@@ -18,16 +18,18 @@ os.environ.setdefault("MKL_CBWR", "AUTO")
 
 _PLAIN = [
     "banks", "check", "claims", "clients", "comparison", "compute", "contract", "data", "door",
-    "evaluation", "figures", "files", "flower", "live", "machine", "matching", "models",
-    "populations", "randomness", "results", "runs", "similarity", "simulation", "solvers",
-    "starts", "theory", "trials", "trust",
+    "evaluation", "figures", "files", "flower", "grouping", "live", "machine", "matching",
+    "models", "populations", "randomness", "results", "runs", "similarity", "simulation",
+    "solvers", "starts", "theory", "trials", "trust",
 ]  # fmt: skip
 _ROOMS = {name: f"{__name__}.{name}" for name in _PLAIN} | {
-    name: f"{__name__}.algorithms.{name}" for name in ("baselines", "cfl", "fedsoft", "ifca")
+    name: f"{__name__}.algorithms.{name}"
+    for name in ("baselines", "cfl", "clove", "fedsoft", "ifca")
 }
 _FROM = {  # what is used most, and its room
-    "CFL": "cfl", "IFCA": "ifca", "FedSoft": "fedsoft",
-    "FedAvg": "baselines", "FedEM": "baselines", "LocalOnly": "baselines", "OneShot": "baselines",
+    "CFL": "cfl", "CLoVE": "clove", "IFCA": "ifca", "FedSoft": "fedsoft",
+    "FedAvg": "baselines", "FedEM": "baselines", "FineTuned": "baselines",
+    "LocalOnly": "baselines", "OneShot": "baselines",
     "Clients": "clients", "Federation": "clients", "LocalAdam": "solvers", "LocalSGD": "solvers",
     "Run": "runs", "rounds": "simulation", "run": "simulation",
 }  # fmt: skip

@@ -203,6 +203,9 @@ class Jobs:
         Numbers each client found in an earlier round trip and told the server.
     shared : tuple of str
         Names of parameters that are equal in all models of the bank; a client is sent one copy.
+    stays : bool
+        Whether the models that the clients train stay with them, and so do not count as sent; an
+        engine carries them only to judge them. Clients do not see this.
     """
 
     seed: int
@@ -213,6 +216,7 @@ class Jobs:
     kept: Bank = None
     values: dict = field(default_factory=dict)
     shared: tuple = ()
+    stays: bool = False
 
     @property
     def key(self):
@@ -304,10 +308,12 @@ def summed(parts, count, group, weight=None):
 def traffic(jobs, sent):
     """Bytes of model parameters that travel in one round trip: down (to the clients) and up.
 
-    ``sent`` models came back. Identities and losses, a few bytes a client, are not counted. A
-    client that was sent no model trains for itself and sends none back.
+    ``sent`` models came back. Identities and losses, a few bytes a client, are not counted, nor
+    are models that stay with the clients. A client that was sent no model trains for itself and
+    sends none back.
     """
     if not jobs.models.numel():
         return 0, 0
     one, common = jobs.bank.bytes_of_one(), jobs.bank.bytes_of_one(jobs.shared)
-    return jobs.models.numel() * (one - common) + len(jobs.clients) * common, sent * one
+    down = jobs.models.numel() * (one - common) + len(jobs.clients) * common
+    return down, 0 if jobs.stays else sent * one

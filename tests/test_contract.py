@@ -36,6 +36,10 @@ def every(line):
         "FedAvg": cf.FedAvg(line, BATCHES, participation=0.5),
         "LocalOnly": cf.LocalOnly(line, BATCHES),
         "OneShot": cf.OneShot(line, 2, alone=cf.LocalSGD(20, 0.05), local=BATCHES),
+        "OneShot, no number": cf.OneShot(line, alone=cf.LocalSGD(20, 0.05), local=BATCHES),
+        "CLoVE": cf.CLoVE(line, 2, BATCHES, participation=0.5, patience=2),
+        "CLoVE, sought": cf.CLoVE(line, 3, BATCHES, first="random", search=True, starts=3),
+        "FineTuned": cf.FineTuned(line, BATCHES, 0.5, after=2, tune=cf.LocalSGD(3, 0.02)),
         "FedEM": cf.FedEM(line, 2, BATCHES, participation=0.5),
         "FeSEM": FeSEM(line, 2, BATCHES),
         "median": MedianIFCA(line, 2, BATCHES),
@@ -224,7 +228,8 @@ def test_a_stranger_learns():
 def test_an_algorithm_says_how_often_its_clients_pass_over_their_data():
     """A local epoch or full step is one pass, a look at a model's loss a third; half take part."""
     expected = {"CFL": 3, "LocalOnly": 2, "FedAvg": 1, "FeSEM": 2, "OneShot": 20, "odd": 2}
-    expected |= {"IFCA": (2 + 2 / 3) / 2, "FedEM": (2 * 2 + 2 / 3) / 2}
+    expected |= {"IFCA": (2 + 2 / 3) / 2, "FedEM": (2 * 2 + 2 / 3) / 2, "FineTuned": 1}
+    expected |= {"CLoVE": (2 + 2 / 3) / 2, "CLoVE, sought": 2 + 3 / 3, "OneShot, no number": 20}
     federation = lines()
     for name, passes in expected.items():
         start = ALGORITHMS[name].init(federation, 3)

@@ -80,6 +80,10 @@ ALGORITHMS = {
     "FedAvg": (digits, cf.FedAvg(NET, cf.LocalSGD(4, 0.1, 5), participation=0.5)),
     "LocalOnly": (lines, cf.LocalOnly(LINE, BATCHES)),
     "OneShot": (lines, cf.OneShot(LINE, 2, alone=cf.LocalSGD(20, 0.05), local=BATCHES)),
+    "OneShot, no number": (digits, cf.OneShot(NET, alone=cf.LocalSGD(20, 0.1))),
+    "CLoVE": (lines, cf.CLoVE(LINE, 2, BATCHES, participation=0.5, patience=2)),
+    "CLoVE, images": (digits, cf.CLoVE(NET, 2, cf.LocalSGD(10, 0.1), first="random")),
+    "FineTuned": (lines, cf.FineTuned(LINE, BATCHES, after=2, tune=cf.LocalSGD(3, 0.02))),
     "FedEM": (lines, cf.FedEM(LINE, 2, BATCHES, participation=0.5)),
 }
 THREE = pytest.mark.parametrize("name", ["IFCA, Gram", "CFL", "FedSoft, images"])

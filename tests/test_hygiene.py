@@ -25,7 +25,7 @@ LAYERS = [
     {"randomness", "figures", "results"},
     {"models"},
     {"banks"},
-    {"clients", "similarity"},
+    {"clients", "similarity", "grouping"},
     {"compute"},
     {"contract", "solvers", "data"},
     {"evaluation", "populations", "theory"},

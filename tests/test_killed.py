@@ -22,6 +22,8 @@ ALGORITHMS = {
     "FedAvg": cf.FedAvg(LINE, SOLVER, participation=0.5),
     "LocalOnly": cf.LocalOnly(LINE, SOLVER),
     "OneShot": cf.OneShot(LINE, 2, alone=cf.LocalSGD(20, 0.05), local=SOLVER),
+    "CLoVE": cf.CLoVE(LINE, 2, SOLVER, participation=0.5, patience=2),
+    "FineTuned": cf.FineTuned(LINE, SOLVER, 0.5, after=2, tune=SOLVER),
     "FedEM": cf.FedEM(LINE, 2, SOLVER, participation=0.5),
 }
 

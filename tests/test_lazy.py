@@ -26,6 +26,7 @@ def loaded(code, *names):
         "from clusterfl_core import data, populations\npopulations.regression",
         "import clusterfl_core as cf\ncf.models.MLP, cf.LocalSGD, cf.Federation, cf.results",
         "import clusterfl_core as cf\ncf.run, cf.IFCA, cf.CFL, cf.FedSoft, cf.OneShot, cf.flower",
+        "import clusterfl_core as cf\ncf.CLoVE, cf.FineTuned, cf.grouping",
         "from clusterfl_core.live import random, replay, sources",
     ],
 )
@@ -53,7 +54,7 @@ def test_every_name_is_found_and_listed(name):
     assert getattr(cf, name) is found
 
 
-@pytest.mark.parametrize("name", ["baselines", "cfl", "fedsoft", "ifca"])
+@pytest.mark.parametrize("name", ["baselines", "cfl", "clove", "fedsoft", "ifca"])
 def test_algorithms_have_short_names(name):
     assert getattr(cf, name) is importlib.import_module(f"clusterfl_core.algorithms.{name}")
 

@@ -1,6 +1,19 @@
 """OneShot clusters local models once, then averages within the clusters.
 
-Ghosh et al., 2020, extended version, Algorithm 1.
+Ghosh et al., 2020, extended version, Algorithm 1. Without a number of clusters it asks how many
+there are, and whether there is more than one at all.
+
+Examples
+--------
+>>> import torch
+>>> import clusterfl_core as cf
+>>> theta = torch.tensor([[2.0, 0.0], [0.0, 2.0]])
+>>> alone, line = cf.LocalSGD(50, 0.1), cf.models.LinearRegression(2)
+>>> for truth in (theta, theta[:1]):
+...     federation = cf.populations.regression(truth, clients=12, points=20, noise=0.5)
+...     print(cf.run(cf.OneShot(line, alone=alone), federation, rounds=1).assignments.tolist())
+[0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1]
+[0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]
 """
 
 from dataclasses import dataclass, field
@@ -8,10 +21,10 @@ from dataclasses import dataclass, field
 import torch
 from torch import nn
 
-from clusterfl_core import compute, evaluation
+from clusterfl_core import compute, evaluation, grouping
 from clusterfl_core.algorithms.fedavg import State, train_from
 from clusterfl_core.banks import Bank
-from clusterfl_core.check import among, keep, share, whole
+from clusterfl_core.check import among, keep, number, share, whole
 from clusterfl_core.contract import Replies
 from clusterfl_core.randomness import participants
 from clusterfl_core.solvers import LocalSGD, LocalSolver
@@ -33,8 +46,10 @@ class OneShot:
     ----------
     model : torch.nn.Module
         The architecture.
-    clusters : int
-        k, between 1 and the number of clients, and of those that answer in round 1.
+    clusters : int, optional
+        k, between 1 and the number of clients, and of those that answer in round 1. None: as many
+        as :func:`clusterfl_core.grouping.groups` finds among the local models, perhaps one. The
+        paper has no such rule; it is ours, after Rousseeuw's silhouettes.
     alone : LocalSGD or LocalAdam
         What a client does in round 1; enough to come near the minimum of its own loss.
     local : LocalSGD or LocalAdam
@@ -45,24 +60,32 @@ class OneShot:
         True: models are averaged with weights n_i (McMahan et al.). False: plain mean, as in IFCA.
     starts : int
         Random starts of k-means, the best of which counts.
+    excess : float
+        Without ``clusters``: how much the silhouette of a cut must exceed that of clouds without
+        groups. The default separates the kinds of clients of :mod:`clusterfl_core.comparison`.
+    recursive : bool
+        Without ``clusters``: whether each group is asked again.
     """
 
     model: nn.Module
-    clusters: int
+    clusters: int = None
     alone: LocalSolver = field(default_factory=LocalSGD)
     local: LocalSolver = field(default_factory=LocalSGD)
     participation: float = 1.0
     weighted: bool = True
     starts: int = 10
+    excess: float = 0.07
+    recursive: bool = False
 
     test_protocol = staticmethod(evaluation.lowest_loss)
 
     def __post_init__(self):
         keep(
             self,
-            clusters=whole("clusters", self.clusters),
+            clusters=whole("clusters", self.clusters, none=True),
             participation=share("participation", self.participation),
             starts=whole("starts", self.starts),
+            excess=number("excess", self.excess, "[0, 2)"),
         )
 
     def init(self, federation, seed):
@@ -71,7 +94,9 @@ class OneShot:
         among("clusters", self.clusters, m)
         bank = Bank.fresh(self.model, 1, seed)
         unknown = torch.full((m,), -1)
-        return State(seed, 0, bank.take([0] * self.clusters), unknown, federation.train.counts)
+        return State(
+            seed, 0, bank.take([0] * (self.clusters or 1)), unknown, federation.train.counts
+        )
 
     def plan(self, state):
         """Server: the fresh model goes to all; later its cluster's model to each participant."""
@@ -102,21 +127,22 @@ class OneShot:
 
         A cluster of which nobody answered keeps its model.
         """
-        replies, assignments = Replies.join(parts), state.assignments
+        replies, assignments, before = Replies.join(parts), state.assignments, state.bank
         if state.round == 0:
             assignments = assignments.clone()
             assignments[replies.clients] = self.cluster(replies.bank, state.seed)
+            before = before.take([0] * (self.clusters or max(1, int(assignments.max()) + 1)))
         groups, counts = assignments[replies.clients], state.counts[replies.clients]
         rows = (groups >= 0).nonzero()[:, 0]
         shares = counts[rows] if self.weighted else torch.ones_like(rows)
-        sums = replies.bank.take(rows).sums(groups[rows], self.clusters, shares)
-        whole = torch.zeros(self.clusters).double().index_add(0, groups[rows], shares.double())
+        sums = replies.bank.take(rows).sums(groups[rows], len(before), shares)
+        whole = torch.zeros(len(before)).double().index_add(0, groups[rows], shares.double())
 
         def mean(old, total):
             size = compute.column(whole, old)
             return torch.where(size > 0, (total / size).to(old.dtype), old)
 
-        bank = state.bank.map(mean, sums)
+        bank = before.map(mean, sums)
         return state.next(bank=bank, assignments=assignments)
 
     def cluster(self, bank, seed):
@@ -124,14 +150,16 @@ class OneShot:
 
         LongTensor [b]; -1 for a model that is not finite, which belongs nowhere.
         """
-        if len(bank) < self.clusters:
+        if self.clusters and len(bank) < self.clusters:
             raise ValueError(
                 f"clusters must be at most the {len(bank)} clients that sent a local model, "
                 f"got {self.clusters}"
             )
         rows, groups = bank.flatten(), torch.full((len(bank),), -1)
         sound = rows.isfinite().all(1)
-        if int(sound.sum()) >= self.clusters:
+        if self.clusters is None:
+            groups[sound] = grouping.groups(rows[sound], seed, self.excess, self.recursive)
+        elif int(sound.sum()) >= self.clusters:
             from sklearn.cluster import KMeans  # slow to import
 
             means = KMeans(self.clusters, n_init=self.starts, random_state=seed % 2**32)
