@@ -53,6 +53,11 @@ LABS = [
         ],
         "Solved: they balance",
     ),
+    Lab(
+        "wedges",
+        [("distance Δ", "ArrowRight", 24), ("leave out |z| below", "ArrowRight", 10)],
+        "Solved: ",
+    ),
 ]
 every_lab = pytest.mark.parametrize("lab", LABS, ids=[lab.name for lab in LABS])
 

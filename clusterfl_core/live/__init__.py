@@ -14,6 +14,7 @@ True
 
 from clusterfl_core.live.labs.balance import balance
 from clusterfl_core.live.labs.plane import plane
+from clusterfl_core.live.labs.wedges import wedges
 from clusterfl_core.live.page import Laboratory, script
 
 __all__ = [
@@ -21,4 +22,5 @@ __all__ = [
     "balance",
     "plane",
     "script",
+    "wedges",
 ]

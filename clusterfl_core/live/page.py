@@ -16,7 +16,7 @@ __all__ = ["Laboratory", "looks", "modules", "script"]
 PARTS = (
     "dom", "style", "element", "marks", "controls", "fields", "handles", "square", "run", "keeping",
     "rounds", "player", "losses", "identities", "readings", "starts", "address", "sharing", "task",
-    "sentences", "laboratory",
+    "sentences", "chart", "laboratory",
 )  # fmt: skip
 HERE = Path(__file__).parent
 NAMES = {  # of the marks, as they are spoken
