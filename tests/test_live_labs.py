@@ -119,6 +119,11 @@ LABS = [
         [("Step", "Enter", 6), ("Regress from here", "Enter", 1), ("Step", "Enter", 6)],
         "Solved: collapsed to 0.11",
     ),
+    Lab(
+        "wedges",
+        [("distance Δ", "ArrowRight", 24), ("leave out |z| below", "ArrowRight", 10)],
+        "Solved: ",
+    ),
 ]
 END = '<p><a href="#end" id="end">The end of the page</a></p>'  # where Tab leads on to
 NUMBER = r"[-+]?(?:\d[\d.]*(?:e[-+]?\d+)?|inf|nan)"

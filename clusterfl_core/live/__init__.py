@@ -22,6 +22,7 @@ from clusterfl_core.live.labs.gardens import gardens
 from clusterfl_core.live.labs.plane import plane
 from clusterfl_core.live.labs.server import server
 from clusterfl_core.live.labs.springs import springs
+from clusterfl_core.live.labs.wedges import wedges
 from clusterfl_core.live.page import Laboratory, script
 
 __all__ = [
@@ -37,4 +38,5 @@ __all__ = [
     "script",
     "server",
     "springs",
+    "wedges",
 ]

@@ -1,0 +1,89 @@
+// A chart with two axes: lines with their names at their ends, and dots.
+
+import { html, svg } from "./dom.js";
+
+const [LEFT, RIGHT, TOP, BOTTOM] = [44, 10, 10, 36]; // pixels around the field
+
+// An axis: {low, high, log, ticks: [[value, text] …], words}. tall: height in pixels; caption: above it.
+// show(label, things, limits): label is what the picture says; things: {points, name, dash, colour, wide} of a
+// line, with its name above its end, or `under` it, or `back` so many points before it; or
+// {at, name, draw(x, y) → SVG}; limits: {low, high} of the axis upwards, where they change. → {node, show}
+export function make_chart({ tall, x: across, y: upwards, caption }) {
+  const picture = svg("svg", { role: "img", class: "chart", height: tall });
+  const node = html("figure", {}, html("figcaption", {}, caption), picture);
+  let again = () => {};
+  new ResizeObserver(() => again()).observe(node);
+  const share_of = ({ low, high, log }, value) =>
+    log ? Math.log(value / low) / Math.log(high / low) : (value - low) / (high - low);
+  const inside = ({ low, high }, value) => value >= low && value <= high;
+
+  function paint(label, things, up) {
+    const width = Math.max(220, picture.clientWidth || 300);
+    const [right, bottom] = [width - RIGHT, tall - BOTTOM];
+    const place = ([a, b]) => [
+      LEFT + (right - LEFT) * share_of(across, a),
+      bottom - (bottom - TOP) * share_of(up, b),
+    ];
+    const grid = [
+      ...across.ticks.map(([value, text]) => {
+        const [a] = place([value, up.low]);
+        return [`M${a} ${TOP}V${bottom}`, { x: a, y: bottom + 14, "text-anchor": "middle" }, text];
+      }),
+      ...up.ticks
+        .filter(([value]) => inside(up, value))
+        .map(([value, text]) => {
+          const [, b] = place([across.low, value]);
+          return [`M${LEFT} ${b}H${right}`, { x: LEFT - 5, y: b + 4, "text-anchor": "end" }, text];
+        }),
+    ];
+    const name = ({ name: text, under }, [a, b]) =>
+      svg(
+        "text",
+        {
+          x: Math.min(a + 5, right),
+          y: b + (under ? 17 : -7),
+          class: "name",
+          "text-anchor": "end",
+        },
+        text,
+      );
+    const drawn = things.map((thing) => {
+      if (thing.at) {
+        const spot = place(thing.at);
+        return inside(across, thing.at[0]) && inside(up, thing.at[1])
+          ? svg("g", {}, thing.draw(...spot), ...(thing.name ? [name(thing, spot)] : []))
+          : svg("g");
+      }
+      const seen = thing.points.filter(([a, b]) => inside(across, a) && inside(up, b));
+      const end = seen.at(-1 - (thing.back ?? 0));
+      return svg(
+        "g",
+        {},
+        svg("polyline", {
+          points: seen.map((one) => place(one).map((v) => v.toFixed(1))).join(" "),
+          fill: "none",
+          stroke: thing.colour ?? "currentColor",
+          "stroke-width": thing.wide ?? 1.6,
+          "stroke-dasharray": thing.dash ?? "none",
+        }),
+        ...(thing.name && end ? [name(thing, place(end))] : []),
+      );
+    });
+    picture.setAttribute("viewBox", `0 0 ${width} ${tall}`);
+    picture.setAttribute("aria-label", label);
+    picture.replaceChildren(
+      svg("path", { class: "grid", d: grid.map(([d]) => d).join("") }),
+      ...grid.map(([, where, text]) => svg("text", where, text)),
+      svg("text", { x: (LEFT + right) / 2, y: tall - 4, "text-anchor": "middle" }, across.words),
+      ...drawn,
+    );
+  }
+
+  return {
+    node,
+    show(label, things, limits = {}) {
+      again = () => paint(label, things, { ...upwards, ...limits });
+      again();
+    },
+  };
+}
