@@ -132,6 +132,8 @@ def groups(rows, seed, least=0.07, recursive=False):
         How much a silhouette must exceed that of a cloud without groups.
     recursive : bool
         Whether each group found is asked again, so that groups within groups are found as well.
+        The more often it is asked, the likelier that a cut is due to chance: of a few rows in many
+        dimensions it may make more groups than there are.
     """
     rows = np.asarray(rows, dtype=float)
     label, waiting = np.zeros(len(rows), dtype=int), [np.arange(len(rows))] if len(rows) else []

@@ -122,6 +122,20 @@ def test_one_shot_finds_the_number_of_groups(k):
         assert len(run.models) == k
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_asked_again_groups_within_groups_come_apart(seed):
+    """Two pairs of groups, 40 from pair to pair and 8 within; one cut sees the pairs alone."""
+    centers = np.zeros((4, 10))
+    centers[:2, 0], centers[2:, 0] = 20, -20
+    centers[:, 1:3] = [[4, 0], [-4, 0], [0, 4], [0, -4]]
+    truth = np.arange(4).repeat(8)
+    rows = centers[truth] + cloud(32, 10, seed)
+    once, again = (grouping.groups(rows, 0, recursive=deep).numpy() for deep in (False, True))
+    assert (once == truth // 2).all()
+    for group in range(again.max() + 1):
+        assert len(set(truth[again == group])) == len(set(once[again == group])) == 1
+
+
 def test_it_is_one_shot_with_the_number_it_found():
     federation = regression(THETA, 18, 30, 0.2)
     found, told = (cf.run(oneshot(clusters=k), federation, 4) for k in (None, 3))
