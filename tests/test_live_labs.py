@@ -103,6 +103,7 @@ LABS = [
         ],
         "FedAvg rests at the best model",
     ),
+    Lab("phase", [("spread within a group", "ArrowRight", 6)], "Solved: "),
     Lab(
         "server",
         [

@@ -19,6 +19,7 @@ from clusterfl_core.live.labs.compass import compass
 from clusterfl_core.live.labs.desk import desk
 from clusterfl_core.live.labs.drift import drift
 from clusterfl_core.live.labs.gardens import gardens
+from clusterfl_core.live.labs.phase import phase
 from clusterfl_core.live.labs.plane import plane
 from clusterfl_core.live.labs.server import server
 from clusterfl_core.live.labs.springs import springs
@@ -34,6 +35,7 @@ __all__ = [
     "desk",
     "drift",
     "gardens",
+    "phase",
     "plane",
     "script",
     "server",
