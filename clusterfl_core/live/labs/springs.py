@@ -33,7 +33,7 @@ def springs(
 ):
     """Ten clients with mixtures of two truths, held by springs to two centres of the server.
 
-    Losses are exact, F_i(w) = |w - sum_j u_ij theta_j|^2, shares are known, everyone answers.
+    Losses are exact, ``F_i(w) = |w - sum_j u_ij theta_j|^2``, shares are known, everyone answers.
 
     Parameters
     ----------
