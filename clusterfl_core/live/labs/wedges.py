@@ -22,8 +22,8 @@ def wedges(distance=2, *, least=0, draw=0, task=""):
     distance : float
         Between the two true models, 0.25 to 32; the noise has variance 1.
     least : float
-        Points with a smaller ``|z|`` are left out, 0 to 1.5; z is the input along the direction from
-        one true model to the other.
+        Points with a smaller ``|z|`` are left out, 0 to 1.5; z is the input along the
+        direction from one true model to the other.
     draw : int
         Which 2,000 points, 0 to 99.
     task : str
