@@ -36,15 +36,23 @@ def test_every_source_has_its_page():
     assert not missing, f"not built: {missing}"
 
 
-@pytest.mark.parametrize("size", [WIDE, PHONE], ids=["wide", "phone"])
-@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 @pytest.mark.parametrize("page", PAGES)
-def test_page_over_http(browser, http, page, dark, size):
-    with visited(browser, http, page, dark, size) as (tab, problems):
+def test_page_over_http(browser, http, page):
+    """Wide and light, then dark, then on a phone: each rule wherever it can decide otherwise."""
+    with visited(browser, http, page) as (tab, problems):
         problems += browsing.missing_alts(tab)
         problems += browsing.unreadable_math(tab, SOURCES[page])
         problems += browsing.overflowing(tab)
         problems += browsing.inaccessible(tab)
+        tab.emulate_media(color_scheme="dark")
+        tab.wait_for_selector("html[data-theme=dark]", state="attached")
+        browsing.settle(tab)
+        problems += browsing.overflowing(tab)
+        problems += browsing.inaccessible(tab, contrast=True)
+        tab.set_viewport_size(PHONE)
+        browsing.settle(tab)
+        problems += browsing.overflowing(tab)
+        problems += browsing.inaccessible(tab, contrast=False)
     assert problems == []
 
 

@@ -390,7 +390,7 @@ def test() -> None:
         execute(notebooks())
     build()
     with step("Built pages in the browser"):
-        python("-m", "pytest", "tests", "-m", "pages", *TWO)
+        python("-m", "pytest", "tests", "-m", "pages", *TWO[:2])  # test by test: few files
 
 
 def test_colab() -> None:
