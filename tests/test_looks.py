@@ -12,7 +12,7 @@ import house
 import matplotlib
 import numpy as np
 import pytest
-from browser import FLAGS, settle, visited
+from browser import FLAGS, visited
 from PIL import Image, ImageFilter
 from small_figures import every_word
 
@@ -133,6 +133,15 @@ def boxes(tab) -> dict[str, list[int]]:
     )
 
 
+def settled_boxes(tab) -> dict[str, list[int]]:
+    """Return the boxes once they stay where they are: what slides has come to rest."""
+    found, before = boxes(tab), None
+    while found != before:
+        tab.wait_for_timeout(200)
+        before, found = found, boxes(tab)
+    return found
+
+
 def unlike_boxes(found: dict, committed: dict) -> list[str]:
     """Return what stands elsewhere, came or went."""
     words = [
@@ -156,8 +165,7 @@ def test_first_screens_are_as_committed(browser, page):
     with visited(browser, f"{SITE.as_uri()}/", page) as (tab, _):
         for width in WIDTHS:
             tab.set_viewport_size({"width": width, "height": 800})
-            settle(tab)
-            found, kept, key = boxes(tab), committed_boxes(), f"{page} {width}"
+            found, kept, key = settled_boxes(tab), committed_boxes(), f"{page} {width}"
             if RECORD:
                 lines = (
                     f"{json.dumps(k)}: {json.dumps(v)}"

@@ -50,7 +50,7 @@ def test_page_over_http(browser, http, page):
         problems += browsing.overflowing(tab)
         problems += browsing.inaccessible(tab, contrast=True)
         tab.set_viewport_size(PHONE)
-        browsing.settle(tab)
+        tab.wait_for_timeout(500)  # the theme answers to a new width a third of a second later
         problems += browsing.overflowing(tab)
         problems += browsing.inaccessible(tab, contrast=False)
     assert problems == []
