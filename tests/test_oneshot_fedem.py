@@ -239,7 +239,7 @@ def test_a_resumed_one_shot_run_continues_bit_for_bit(tmp_path, at):
 @pytest.mark.parametrize(
     ("settings", "sentence"),
     [
-        ({r"clusters": 0}, "clusters must be at least 1(?: or None)?, got 0"),
+        ({"clusters": 0}, r"clusters must be at least 1(?: or None)?, got 0"),
         ({"participation": 0.0}, r"participation must be in \(0, 1\], got 0.0"),
         ({"participation": 1.5}, r"participation must be in \(0, 1\], got 1.5"),
     ],
