@@ -4,6 +4,7 @@ import contextlib
 import functools
 import http.server
 import os
+import signal
 import socket
 import subprocess
 import threading
@@ -101,7 +102,12 @@ def jupyter_lab(folder: Path) -> Iterator[str]:
     with log.open("w") as said:
         command = [house.PYTHON, "-m", "jupyterlab", *options]
         server = subprocess.Popen(
-            command, cwd=folder, env=own_settings(folder), stdout=said, stderr=said
+            command,
+            cwd=folder,
+            env=own_settings(folder),
+            stdout=said,
+            stderr=said,
+            start_new_session=True,
         )
     try:
         end = time.monotonic() + 60
@@ -115,7 +121,11 @@ def jupyter_lab(folder: Path) -> Iterator[str]:
         yield f"http://127.0.0.1:{port}/lab/tree/{{}}?token=a-token"
     finally:
         server.terminate()  # ends its kernels first
-        server.wait(30)
+        try:
+            server.wait(30)
+        except subprocess.TimeoutExpired:
+            os.killpg(server.pid, signal.SIGKILL)
+            server.wait()
 
 
 def missing_alts(page: Page) -> list[str]:

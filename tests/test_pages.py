@@ -255,7 +255,8 @@ def test_on_paper_the_page_is_light_and_its_folds_are_open(browser, http):
         seen = []
         for media in ("screen", "print", "screen"):
             tab.emulate_media(media=media)
-            browsing.settle(tab)
+            tab.wait_for_function("media => matchMedia(media).matches", arg=media)
+            browsing.settle(tab)  # changes of the medium are told before the next frame
             seen.append(tab.evaluate(look))
     before, printed, after = seen
     assert after == before
