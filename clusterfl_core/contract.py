@@ -198,7 +198,7 @@ class Jobs:
         Which q models of the bank each client receives; q may be 0.
     kept : Bank, optional
         A model each client kept, b in all: one that it sent in its last answer, so that it lies
-        with the client already and does not travel.
+        with the client already and does not travel. Or, with ``fresh``, that it can draw.
     values : dict of Tensor [b, ...]
         Numbers each client found in an earlier round trip and told the server.
     shared : tuple of str
@@ -206,6 +206,9 @@ class Jobs:
     stays : bool
         Whether the models that the clients train stay with them, and so do not count as sent; an
         engine carries them only to judge them. Clients do not see this.
+    fresh : int, optional
+        The model that clients keep before their first answer: this row of ``Bank.fresh(model, ...,
+        seed)``. They draw it from the seed themselves, so it does not travel either.
     """
 
     seed: int
@@ -217,6 +220,7 @@ class Jobs:
     values: dict = field(default_factory=dict)
     shared: tuple = ()
     stays: bool = False
+    fresh: int = None
 
     @property
     def key(self):

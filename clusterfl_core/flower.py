@@ -87,6 +87,11 @@ def name_of(row):
     return hashlib.blake2b(row.tobytes(), digest_size=16).hexdigest()
 
 
+def drawn_row(model, row, seed):
+    """The parameters of this row of ``Bank.fresh(model, ..., seed)``: ndarray [1, p]."""
+    return rows_of(Bank.fresh(model, row + 1, seed).take([row]))
+
+
 def job_parcel(jobs, row, points, *, with_kept):
     """What the client in this row of all jobs is sent, with or without the model that it kept.
 
@@ -109,6 +114,8 @@ def job_parcel(jobs, row, points, *, with_kept):
         numbers["name"] = name_of(one)
         if with_kept:
             arrays[KEPT] = one
+        elif jobs.fresh is not None:
+            numbers["fresh"] = jobs.fresh
     return {"arrays": arrays, "numbers": numbers, **_packed(jobs.values, row)}
 
 
@@ -184,6 +191,9 @@ def work(algorithm, clients, parcel, memory):
         known = arrays.get(KEPT, memory.get(KEPT, ()))
         named = [known[i : i + 1] for i in range(len(known))]
         kept = next((one for one in named if name_of(one) == numbers["name"]), None)
+        if kept is None and "fresh" in numbers:
+            drawn = drawn_row(algorithm.model, numbers["fresh"], numbers["seed"])
+            kept = drawn if name_of(drawn) == numbers["name"] else None
         if kept is None:
             return NOTHING | {"numbers": {"lost": True}}
     jobs = _jobs(algorithm.model, parcel, kept, clients.ids)
@@ -454,6 +464,10 @@ class Server:
         """What each client answers to its job: a parcel, or why there is none."""
         points, rows = max(self.points.values()), dict(enumerate(jobs.clients.tolist()))
         found, parcels = {}, {}
+        holders = [self.holds.get(client, (None, ())) for client in rows.values()]
+        first = None
+        if jobs.fresh is not None and any(not names for _node, names in holders):
+            first = name_of(drawn_row(self.algorithm.model, jobs.fresh, jobs.seed))
         for row, client in rows.items():
             node = self.nodes.get(client)
             if node is None:
@@ -461,7 +475,7 @@ class Server:
                 continue
             name = name_of(rows_of(jobs.kept.take([row]))) if jobs.kept else None
             where, names = self.holds.get(client, (None, ()))
-            known = where == node and name in names
+            known = name in names if where == node else name is not None and name == first
             parcels[node] = job_parcel(jobs, row, points, with_kept=not known)
         answers = self.link.ask("train", parcels, self.timeout)
         lost = {n for n, a in answers.items() if not isinstance(a, str) and "lost" in a["numbers"]}

@@ -300,7 +300,8 @@ class FedSoft:
             kept = state.personal.take(ids) if self.warm_start else None
             values = {"importance": state.assignments[ids]}
         everything = torch.arange(self.clusters).expand(len(ids), -1)
-        return state.jobs(ids, everything, kept=kept, values=values)
+        fresh = self.clusters if kept else None
+        return state.jobs(ids, everything, kept=kept, values=values, fresh=fresh)
 
     def must_weigh(self, state):
         """Whether the next round trip weighs: once in each round with t mod tau = 0 (line 3)."""

@@ -41,7 +41,8 @@ class LocalOnly:
         """Everybody works on the model it kept; the server sends nothing."""
         ids = torch.arange(len(state.assignments))
         nothing = torch.empty(len(ids), 0, dtype=torch.int64)
-        return Jobs(state.seed, state.round, ids, state.bank.take([]), nothing, kept=state.bank)
+        none = state.bank.take([])
+        return Jobs(state.seed, state.round, ids, none, nothing, kept=state.bank, fresh=0)
 
     def client_step(self, jobs, clients):
         """Clients: train their own model on their own data."""
