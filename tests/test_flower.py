@@ -223,10 +223,10 @@ def test_the_model_that_all_begin_with_is_drawn_and_not_sent():
 # ---------------------------------------------------------------- what goes wrong
 
 
-def without(algorithm, federation, absences):
+def without(algorithm, federation, absences, rounds=3):
     """The models of a run in which some answers never came: {trip: clients}."""
     state, trip = algorithm.init(federation, 0), 0
-    while state.round < 3:
+    while state.round < rounds:
         trip += 1
         jobs = algorithm.plan(state)
         keep = [i for i, c in enumerate(jobs.clients.tolist()) if c not in absences.get(trip, ())]

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 from flower_cases import CASES
 from flower_lab import Lab, app, rounds_in, wait
+from test_flower import without
 from test_killed import same
 
 import clusterfl_core as cf
@@ -71,6 +72,49 @@ def test_a_killed_client_is_missed_and_known_again_when_it_is_back(tmp_path):
     assert missing[-1] == []
     for why in (one["why"] for round in missing for one in round):
         assert "Flower's error" in why or why.startswith("is not connected")
+
+
+BAD = """
+import time
+
+
+class IFCA(cf.IFCA):  # what the server asks about, the name and the settings, stays the same
+    def client_step(self, jobs, clients):
+        replies = super().client_step(jobs, clients)
+        if clients.ids.tolist() != [1] or not jobs.round:
+            return replies
+        if jobs.round == 1:
+            bank = replies.bank.map(lambda tensor: tensor * float("nan"))
+        elif jobs.round == 2:
+            bank = replies.bank.take([0, 0])
+        elif jobs.round == 3:
+            raise OSError("the disk is gone")
+        else:
+            time.sleep(10_000)
+        return cf.contract.Replies(replies.clients, bank, replies.values)
+
+
+bad = IFCA(**{name: getattr(algorithm, name) for name in algorithm.__dataclass_fields__})
+client = cf.flower.client_app(bad, lambda number: federation.train.take([number]))
+"""
+
+
+def test_a_client_that_sends_nan_two_models_an_error_and_nothing(tmp_path):
+    file = tmp_path / "run.pt"
+    with Lab(tmp_path, clients=4, port=18330) as lab:
+        process = lab.submit(app(tmp_path / "app", "IFCA", BAD), 5, file, "timeout=100.0")
+        assert ended(process, lab) == 0, lab.text()[-6000:]
+    far = cf.Run.load(file)
+    first, *rest = [record["missing"] for record in far.history]
+    print(rest, [round(record["seconds"]) for record in far.history])
+    assert first == []
+    assert [[one["client"] for one in missing] for missing in rest] == [[1]] * 4
+    parts = ["not finite", "sent 2 models", "the disk is gone", "did not answer within 100"]
+    for missing, part in zip(rest, parts, strict=True):
+        assert part in missing[0]["why"], missing
+    federation, algorithm = CASES["IFCA"]
+    absences = dict.fromkeys(range(2, 6), [1])
+    assert same(far.state, without(algorithm, federation, absences, 5))
 
 
 def test_a_killed_superlink_costs_no_round_that_was_done(tmp_path):

@@ -28,6 +28,7 @@ clientapp = "programs:client"
 [tool.flwr.app.config]
 rounds = 3
 checkpoint = "run.pt"
+timeout = 600.0
 """
 PROGRAMS = '''"""The two programs of one algorithm on one federation."""
 
@@ -40,11 +41,11 @@ client = cf.flower.client_app(algorithm, lambda number: federation.train.take([n
 '''
 
 
-def app(folder, case):
-    """Write the Flower app of one case."""
+def app(folder, case, more=""):
+    """Write the Flower app of one case, with ``more`` lines at the end of its programs."""
     folder.mkdir()
     (folder / "pyproject.toml").write_text(APP)
-    (folder / "programs.py").write_text(PROGRAMS.format(case=case))
+    (folder / "programs.py").write_text(PROGRAMS.format(case=case) + more)
     return folder
 
 
@@ -138,10 +139,10 @@ class Lab:
         for number in list(self.programs):
             self.kill(number)
 
-    def submit(self, app, rounds, checkpoint):
+    def submit(self, app, rounds, checkpoint, more=""):
         """Start a run; `flwr run` waits until it ends."""
         log = (self.folder / "run.log").open("a")
-        config = f'rounds={rounds} checkpoint="{checkpoint}"'
+        config = f'rounds={rounds} checkpoint="{checkpoint}" {more}'
         return subprocess.Popen(
             [BIN / "flwr", "run", app, "lab", "--stream", "--run-config", config, *self.options],
             cwd=self.folder,
