@@ -65,7 +65,10 @@ EDITORS = [plain, vscode, colab, bare, scratch, tidy]
 
 
 def answered(released: list, name: str, case: dict) -> dict:
-    """Return the student copy with the answers of a typical case, and explanations."""
+    """Return the student copy with the answers of a typical case, and explanations.
+
+    Who has no answer at all has no explanation either.
+    """
     solutions = {meta["grade_id"]: code for meta, code in known.cells(name) if meta.get("solution")}
     cells = [cell.copy() for cell in released]
     for cell in cells:
@@ -75,7 +78,7 @@ def answered(released: list, name: str, case: dict) -> dict:
         if cell.cell_type == "code":
             given = re.sub(r"^ *### (BEGIN|END) SOLUTION\n?", "", solutions[own], flags=re.M)
             cell.source = case.get(own, given)
-        else:
+        elif case["points"]:
             cell.source = f"My own words about {own}."
     return json.loads(nbformat.writes(nbformat.v4.new_notebook(cells=cells)))
 
