@@ -7,9 +7,11 @@ import zipfile
 
 import assignments
 import grading
+import house
 import nbformat
 import pytest
 import sandbox
+import sandbox_pictures
 from grader import intake
 from nbgrader.api import Gradebook
 from PIL import Image
@@ -169,3 +171,16 @@ def test_a_project_reaches_its_marker_whole_and_its_marks_the_course(tmp_path):
     with (out / "grades.csv").open(newline="", encoding="utf-8") as file:
         notes = {row["student"]: row["notes"] for row in csv.DictReader(file)}
     assert "together with García, Ana" in notes["O'Brien, Tim"]
+
+
+def test_what_students_are_told_of_data_time_and_plots_is_so():
+    settings = assignments.settings(NAME)
+    assert settings["data"] == 20
+    assert settings["limits"] == {"cell": 10 * 60, "total": 3600}
+    (told,) = [c.source for c in assignments.sources(NAME) if "**Your own data.**" in c.source]
+    page = (house.ROOT / "book" / "assignments" / "index.md").read_text(encoding="utf-8")
+    for text in (told, page):
+        assert f"at most 20 MB and {intake.BESIDE} files" in text
+        assert "an hour" in text
+    readme = (house.ROOT / "README.md").read_text(encoding="utf-8")
+    assert f"at most {sandbox_pictures.MOST} a cell" in readme
