@@ -47,6 +47,7 @@ SHOWN = {  # code, and how many pictures a person finds below it
         1,
     ),
     "large and fine": ("plt.figure(figsize=(20, 20), dpi=300)\nplt.plot([1])", 1),
+    "something far outside": ("plt.plot([1])\nplt.text(1e5, 0, 'far')\nplt.show()", 1),
     "nothing": ("1 + 1", 0),
     "a table in words": ("from IPython.display import Markdown\nMarkdown('| a | b |')", 0),
 }
@@ -78,11 +79,11 @@ def test_figures_are_kept_however_they_are_shown():
             width, height = size(picture)
             assert 100 < width * height <= 4_000_000
     assert "| a | b |" in found["a table in words"]["output"]
-    assert found["nothing"]["output"] == "Out[13]: 2\n"
+    assert found["nothing"]["output"] == "Out[14]: 2\n"
     assert len(crowd["images"]) == 12
     assert "more figures than are kept" in crowd["output"]
     assert lost["images"] == []
-    assert "a figure that is too large to be kept" in lost["output"]
+    assert "a figure that cannot be kept" in lost["output"]
 
 
 def project(released: list) -> bytes:

@@ -16,16 +16,20 @@ from IPython.core.formatters import DisplayFormatter
 MOST = 12  # pictures of a cell
 BYTES = 4 << 20  # of all of them
 PIXELS = 3_900_000  # of one
-TOO_MANY, TOO_LARGE = "[more figures than are kept]", "[a figure that is too large to be kept]"
+TOO_MANY, TOO_LARGE = "[more figures than are kept]", "[a figure that cannot be kept]"
 
 
 def drawn(sheet) -> bytes:
-    """Return a matplotlib figure as a notebook shows it; b"" if it is too large for that."""
+    """Return a matplotlib figure as a notebook shows it; b"" if it cannot be, or is too large."""
     width, height = sheet.get_size_inches()
-    dots = min(sheet.dpi, (PIXELS / (width * height)) ** 0.5)
-    for dpi, box in ((dots, "tight"), (dots, None), (dots / 3, None)):
+    dots, snug = min(sheet.dpi, (PIXELS / (width * height)) ** 0.5), None
+    with contextlib.suppress(Exception):
+        box = sheet.get_tightbbox()
+        if box.width <= 2 * width and box.height <= 2 * height:
+            snug = "tight"  # unless something lies far outside
+    ground = sheet.get_facecolor() if sheet.get_facecolor()[3] else "white"
+    for dpi, box in ((dots, snug), (dots, None), (dots / 3, None)):
         out = io.BytesIO()
-        ground = sheet.get_facecolor() if sheet.get_facecolor()[3] else "white"
         with contextlib.suppress(Exception):
             sheet.savefig(out, format="png", dpi=dpi, bbox_inches=box, facecolor=ground)
             size = out.getvalue()[16:24]  # in the header: width and height
