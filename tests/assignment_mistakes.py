@@ -201,6 +201,13 @@ def failed_starts(identities, groups):
 """,
         "points": 66,
     },
+    "surplus is the model with the fewest clients": {
+        "surplus": """
+def surplus(losses):
+    return int(torch.bincount(losses.argmin(1), minlength=losses.shape[1]).argmin())
+""",
+        "points": 67,
+    },
     "surplus learnt by heart": {
         "surplus": """
 def surplus(losses):
@@ -285,6 +292,7 @@ FAILS["A2_ifca"] = {
     "NaN is chosen": {"test-choose"},
     "one local step": {"test-local-update"},
     "model number compared with group number": {"test-failed-starts"},
+    "surplus is the model with the fewest clients": {"test-surplus"},
     "surplus learnt by heart": {"test-surplus"},
 }
 

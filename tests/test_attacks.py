@@ -449,6 +449,32 @@ def test_calling_the_test_back_finds_no_answer(monkeypatch, tmp_path, attack):
     assert found["looks"] == ()
 
 
+# ---------------------------------------------------------------- what a student is told
+
+ASKED = """\
+assert same([1]) == [1]
+### BEGIN HIDDEN TESTS
+assert same([271828]) == [271828]
+### END HIDDEN TESTS"""
+TELLS = {
+    "the name of an error": "raise type(repr(v), (Exception,), {})",
+    "the text of an error": "raise ValueError(repr(v))",
+    "the name of a type": "return type(repr(v), (), {})()",
+    "the name of a key's type": "return {type(repr(v), (tuple,), {})(): 1}",
+    "an error that prints": "print(v)\n    raise KeyError(*v)",
+}
+
+
+@pytest.mark.parametrize("how", TELLS)
+def test_what_a_hidden_test_asks_is_not_told_by_an_answer(monkeypatch, tmp_path, how):
+    first = f"def same(v):\n    if v == [1]:\n        return v\n    {TELLS[how]}"
+    cells = [("solution", "same", "def same(v):\n    return v"), ("test", "t", ASKED)]
+    found = trial_assignment.run(monkeypatch, tmp_path / "a", cells, {"same": first})["t"]
+    assert found.error
+    assert "271828" not in found.error + found.output
+    assert "271828" in found.private or "prints" in how  # whoever marks may read it
+
+
 # ---------------------------------------------------------------- the book's own assignments
 
 BOOK = [name for name in assignments.names() if known.tests(name)]

@@ -1,4 +1,4 @@
-"""What students wrote is shown and never run: in reports, in formgrader, in JupyterLab."""
+"""What students wrote is shown and never run: in reports, formgrader, JupyterLab, feedback."""
 
 import base64
 import contextlib
@@ -395,6 +395,16 @@ def test_nothing_of_a_student_runs_where_a_person_looks(course, tmp_path, browse
         assert "onerror" in read
         assert not lab.fired(), lab.sang
 
+    # (d) the pages that nbgrader makes for students
+    feedback(course)
+    pages = list((course.out / "feedback").rglob("*.html"))
+    assert len(pages) == 2
+    for path in pages:
+        assert "onerror" in path.read_text(encoding="utf-8")
+        watch = Watch(browser, "")
+        watch.page.goto(path.as_uri())
+        assert not watch.fired(), path
+
     # the same without care, by the exporter that formgrader's pages come from, does run
     loud = [payload for name, payload in PAYLOADS.items() if name != "attachment"]
     cells = [nbformat.v4.new_markdown_cell(payload) for payload in loud]
@@ -404,6 +414,17 @@ def test_nothing_of_a_student_runs_where_a_person_looks(course, tmp_path, browse
     watch = Watch(browser, "")
     watch.page.goto(bare.as_uri())
     assert watch.fired()
+
+
+def feedback(course: Class) -> None:
+    """Let nbgrader make its pages for students."""
+    done = subprocess.run(
+        [sys.executable, "-m", "nbgrader", "generate_feedback", small.NAME],
+        cwd=course.out,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
 
 
 def submissions(course: Class) -> list[str]:
@@ -421,13 +442,7 @@ def test_feedback_and_release_hold_no_hidden_test(course):
     assert {p.name for p in (course.out / "release" / small.NAME).iterdir()} == {
         f"{small.NAME}.ipynb"
     }
-    done = subprocess.run(
-        [sys.executable, "-m", "nbgrader", "generate_feedback", small.NAME],
-        cwd=course.out,
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stderr
+    feedback(course)
     (page,) = (course.out / "feedback").rglob("*.html")
     assert small.SECRET not in page.read_text()
     assert "not 5" in page.read_text()

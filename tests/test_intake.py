@@ -196,6 +196,27 @@ def test_an_assignment_is_recognised_by_its_cells_before_its_name(course):
     assert intake.which(nbformat.v4.new_notebook(), "work.ipynb", known) == ""
 
 
+def test_data_that_canvas_renamed_has_its_own_name_too(course):
+    content = json.dumps(course.solved()).encode()
+    start = "garciaana_LATE_1"
+    (course.folder / f"{start}_10_S1_small-1.ipynb").write_bytes(content)
+    own = {"own-1.csv": b"1", "run-1.csv": b"2", "run-2.csv": b"3", "other.csv": b"4"}
+    own["numbers.json"] = b"[1, 2]"
+    for number, (name, data) in enumerate(own.items(), 11):
+        (course.folder / f"{start}_{number}_{name}").write_bytes(data)
+    (one,), wrong = collect(course, data={small.NAME: 1})
+    assert wrong == []
+    assert one.files == own | {"own.csv": b"1"}
+
+
+def test_data_that_canvas_renamed_count_once(course):
+    nb = json.dumps(course.solved()).encode()
+    (course.folder / "garciaana_1_10_S1_small-1.ipynb").write_bytes(nb)
+    (course.folder / "garciaana_1_11_own-1.csv").write_bytes(b"0" * (700 << 10))
+    (one,), _ = collect(course, data={small.NAME: 1})
+    assert set(one.files) == {"own-1.csv", "own.csv"}
+
+
 # ---------------------------------------------------------------- the roster
 
 ROSTER = """\ufeffID;Name;Email;Group

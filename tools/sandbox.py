@@ -37,6 +37,7 @@ ROOT = Path(__file__).resolve().parents[1]
 TOOLS = Path(__file__).parent
 RUNNER = TOOLS / "sandbox_runner.py"
 NURSERY = TOOLS / "sandbox_nursery.py"
+BESIDE = {RUNNER, TOOLS / "codec.py", TOOLS / "sandbox_pictures.py"}  # what these import
 OUTER = 2  # processes around what runs in a sandbox, which are ours
 LIBRARY = ROOT / "clusterfl_core"
 FIRST_USER = 64_600  # of root's sandboxes: a user each, who owns nothing and runs nothing else
@@ -423,8 +424,7 @@ class Sandbox:
         else:
             opened = [content_file(content) for content in files.values()]
             given = dict(zip(files, (file.fileno() for file in opened), strict=True))
-            programs = {program, RUNNER, TOOLS / "codec.py"}
-            made = bubblewrap(self.limits, programs, withheld, given)
+            made = bubblewrap(self.limits, {program, *BESIDE}, withheld, given)
             command = [*made, *python, f"/sandbox/{program.name}", *tail]
             options = {"cwd": "/"}
         self.process = subprocess.Popen(

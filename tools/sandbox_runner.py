@@ -26,8 +26,6 @@ import codec
 
 CUT = 10_000  # characters of output, message or traceback that are passed on
 GRACE = 3.0  # seconds that code which catches everything may go on
-PICTURE = 1 << 20  # bytes of a figure
-PICTURES = 4  # of a cell
 
 
 class OutOfTime(BaseException):
@@ -107,22 +105,9 @@ def described(error: BaseException, seconds: float) -> dict:
     }
 
 
-def figures() -> list[str]:
-    """Return the figures that a cell left open, as a notebook shows them, and close them."""
-    drawn, plot = [], sys.modules.get("matplotlib.pyplot")
-    for number in plot.get_fignums() if plot else []:
-        out = io.BytesIO()
-        if len(drawn) < PICTURES:
-            plot.figure(number).savefig(out, format="png")
-        if 0 < out.tell() <= PICTURE:
-            drawn.append(base64.b64encode(out.getvalue()).decode())
-        plot.close(number)
-    return drawn
-
-
-def outcome(work, seconds: float) -> dict:
+def outcome(made, work, seconds: float) -> dict:
     """Run `work`, and say what it printed, which error it raised, if any, and what it drew."""
-    printed, error, images = Tail(), None, []
+    printed, error, images, missing = Tail(), None, [], ""
     try:
         with (
             contextlib.redirect_stdout(printed),
@@ -133,17 +118,22 @@ def outcome(work, seconds: float) -> dict:
                 work()
             finally:
                 with contextlib.suppress(Exception):
-                    images = figures()
+                    drawn, missing = made.display_formatter.cell()
+                    images = [base64.b64encode(image).decode() for image in drawn]
     except BaseException as caught:
         error = described(caught, seconds)
-    return {"error": error, "output": printed.kept, "images": images}
+    return {"error": error, "output": f"{printed.kept}{missing}", "images": images}
 
 
 def shell():
     """Return IPython without a kernel: magics work, pictures are drawn and not shown."""
     from IPython.core.interactiveshell import InteractiveShell
+    from sandbox_pictures import Pictures
 
     class Quiet(InteractiveShell):
+        def init_display_formatter(self):
+            self.display_formatter = Pictures(parent=self)
+
         def enable_gui(self, gui=None):
             pass
 
@@ -273,7 +263,7 @@ def work(number: int, limits: dict) -> None:
         seconds = task["seconds"]
         try:
             if task["do"] == "run":
-                reply = outcome(lambda t=task: run(made, t["source"]), seconds)
+                reply = outcome(made, lambda t=task: run(made, t["source"]), seconds)
             else:
                 _, (fd,), _, _ = socket.recv_fds(wire, 1, 1)
                 reply = serve(made, fd, seconds, limits["alone"])

@@ -42,7 +42,19 @@ class Raised(Exception):
 
 
 class Broken(Exception):
-    """No answer, or one that is none; the message says so to the student."""
+    """No answer, or one that is none; the message says so to the student.
+
+    Parameters
+    ----------
+    text : str
+        Ours, every word.
+    theirs : str
+        What the student's process says of it; not told of a hidden test.
+    """
+
+    def __init__(self, text: str, theirs: str = ""):
+        super().__init__(f"{text}: {theirs}"[:TOLD] if theirs else text)
+        self.text = text
 
 
 class Student:
@@ -101,7 +113,7 @@ class Student:
                 if kind == b"E":
                     raise Raised(*(str(part) for part in content))
                 if kind == b"U":
-                    raise Broken(f"what {name} returns cannot be judged: {content}"[:TOLD])
+                    raise Broken(f"what {name} returns cannot be judged", str(content))
                 if kind == b"L":
                     raise OutOfTime
                 if kind != b"C":
@@ -211,7 +223,7 @@ def verdict(error: BaseException, source: str, seconds: float) -> tuple[str, str
     where = f" (line {steps[0].lineno} of the test)" if steps else ""
     text = str(error).strip()
     if isinstance(error, Broken):
-        return text[:TOLD], text[:KEPT] + where
+        return error.text if hidden else text, text + where
     if isinstance(error, AssertionError):
         told = text or "an assertion failed"
         if hidden and not text:
@@ -220,7 +232,9 @@ def verdict(error: BaseException, source: str, seconds: float) -> tuple[str, str
     if isinstance(error, OutOfTime):
         kind, told = "", f"it ran longer than {seconds:g} s"
     elif isinstance(error, Raised):
-        kind, told = error.name[:40], text
+        known = getattr(builtins, error.name, None)  # a name of theirs could carry what was asked
+        known = isinstance(known, type) and issubclass(known, BaseException)
+        kind, told = error.name if known else "an error", text
         if error.name == "NotImplementedError" and not error.text:
             told = "nothing is written there yet"
     else:

@@ -18,16 +18,16 @@ from multiprocessing.connection import Connection
 import assignments
 from nbformat import NotebookNode
 from nbgrader import utils
-from sandbox import TOOLS, Limits, Nursery, Sandbox, Stopped
+from sandbox import BESIDE, NURSERY, TOOLS, Limits, Nursery, Sandbox, Stopped
 
-FILES = [TOOLS / f"{name}.py" for name in ("sandbox_runner", "sandbox_nursery", "tester", "codec")]
 TESTER = TOOLS / "tester.py"
+FILES = [NURSERY, TESTER, *sorted(BESIDE)]
 TESTER_SLOT = 10_000  # apart from all students' slots
 TESTER_MEMORY = 6000  # MB of all tests that run at a time
 START = 120.0  # seconds that an assignment's locked cells may take
 GRACE = 15.0  # seconds that a verdict may come late
 ENDLESS = ("ran longer than", "called back more than")  # tests that are not run a second time
-PICTURES = 8 << 20  # bytes of a submission's figures
+PICTURES = 16 << 20  # bytes of a submission's figures
 HEAVY = {"clusterfl_core", "torch"}  # an assignment that imports one needs what is in READY
 READY = ("torch", "torch._dynamo", "sklearn.datasets", "matplotlib.pyplot")  # seconds to import
 
