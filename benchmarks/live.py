@@ -7,9 +7,12 @@ largest, and every task of the page that took longer than 50 ms is listed.
 """
 
 import argparse
+import dataclasses
+import importlib
 import re
 import statistics
 import sys
+import tempfile
 from pathlib import Path
 
 from clusterfl_core import live
@@ -66,50 +69,109 @@ window.long = [];
 new PerformanceObserver((list) => list.getEntries().forEach((e) => long.push(e.duration)))
   .observe({ type: "longtask", buffered: true });
 """
+FULL = {  # what makes a laboratory work hardest, beside its last round
+    "angle": {"points": 110, "k": 4},
+    "attack": {"steps": 20, "clip": True},
+    "balance": {"k": 6},
+    "compass": {"points": 60},
+    "desk": {"label": 0.5, "feature": 0.5, "conflict": 0.5, "cameras": True},
+    "drift": {"steps": 50},
+    "gardens": {"points": 6, "heat": 4.0, "kept": 0.95},
+    "phase": {"groups": 4, "models": 6, "steps": 40},
+    "server": {"steps": 20},
+    "springs": {},
+    "wedges": {},
+}
+PAPER = """<!doctype html><meta charset="utf-8"><script>{}</script>
+<style>body {{ margin: 8px; font: 16px sans-serif }}</style><main>{}</main>"""
 
 
-def long_tasks(browser):
-    """Use the laboratory of the plane; give what was done and the tasks over 50 ms, in ms."""
+def largest():
+    """Each laboratory at its first round and, where it has rounds, at its last: (name, html)."""
     truth = ((-1.2, -0.6), (1.2, -0.6), (0.0, 1.2), (0.0, -1.9))
     models = ((-1.8, 1.8), (1.8, 1.8), (0.0, 0.0), (0.0, -1.8), (-1.8, -1.8), (1.8, -1.8))
-    largest = live.plane(truth, models, clients=12, points=50)._repr_html_()
-    page = browser.new_page()
-    page.add_init_script(LONG)
-    page.goto("about:blank")
-    page.set_content(f"<script>{LONG}</script>{largest}")
-    lab = page.locator("cfl-plane")
-    press = lambda name: lab.get_by_role("button", name=name, exact=True).click()  # noqa: E731
-    lab.get_by_text("More settings").click()
+    plane = live.plane(truth, models, clients=12, points=50, task="What to do.")
+    local = {"option": "models", "local": {"steps": 20, "step_size": 0.1}}
+    first = plane.settings["description"]
+    far = first | {"rounds": 200, "algorithm": first["algorithm"] | local}
+    yield "plane", plane._repr_html_()
+    last = dataclasses.replace(plane, settings=plane.settings | {"description": far})
+    yield "plane, last round", last._repr_html_()
+    for name, full in FULL.items():
+        lab = getattr(live, name)(task="What to do.")
+        for rounds in (0, *([30] if name == "angle" else [100])):
+            if rounds and "rounds" not in lab.settings["state"]:
+                continue
+            fields = importlib.import_module(f"clusterfl_core.live.labs.{name}").FIELDS
+            state = lab.settings["state"] | full
+            if "rounds" in fields:
+                state["rounds"] = fields["rounds"].high if rounds else 0
+            made = dataclasses.replace(lab, settings=lab.settings | {"state": state})
+            yield name + (", last round" if rounds else ""), made._repr_html_()
 
-    def play():
-        press("Play")
-        page.wait_for_timeout(4000)
-        press("Reset")
 
-    def drag():
-        lab.get_by_role("slider", name="model 1", exact=True).hover()
-        page.mouse.down()
-        for step in range(60):
-            page.mouse.move(500 + 2 * step, 300)
-        page.mouse.up()
+def drag(page, node):
+    """Move what is held through thirty places, and rest."""
+    node.scroll_into_view_if_needed()
+    box = node.bounding_box()
+    x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+    page.mouse.move(x, y)
+    page.mouse.down()
+    for step in range(1, 31):
+        page.mouse.move(x + (4 * step if step < 16 else 120 - 4 * step), y - 2 * step)
+    page.mouse.up()
 
-    def starts():
-        press("Draw 200 starts")
-        page.wait_for_timeout(8000)
 
-    def local_models():
-        lab.get_by_label("option", exact=True).select_option("models")
-        lab.get_by_label("local steps τ", exact=True).fill("20")
-        play()
+def used(page, lab):
+    """What a reader does with a laboratory, as (kind, what is done)."""
+    button = lambda name: lab.get_by_role("button", name=name, exact=True)  # noqa: E731
 
-    done = {"opened": lambda: page.wait_for_timeout(500), "play": play, "drag": drag}
-    done |= {"deal": lambda: press("Deal new points"), "200 starts": starts}
-    done |= {"option II, 20 steps": local_models, "200 starts of option II": starts}
-    for name, act in done.items():
-        page.evaluate("long.length = 0") if name != "opened" else None
-        act()
-        page.wait_for_timeout(200)
-        yield name, page.evaluate("long")
+    def settled():
+        page.wait_for_function("lab => lab.busy !== true", arg=lab.element_handle(), timeout=60000)
+        page.wait_for_timeout(300)
+
+    for summary in lab.locator("summary").all():
+        summary.click()
+    for handle in lab.locator(".handle").all()[::3]:
+        yield "dragged", lambda handle=handle: drag(page, handle)
+    settled()
+    for slider in lab.locator("input[type=range]:visible").all():
+        yield "dragged", lambda slider=slider: drag(page, slider)
+    settled()
+    for name in ("Share", "Copy as Python", "Undo", "Reset"):
+        yield name, lambda name=name: (button(name).click(), settled())
+    for name in ("Deal new points", "Draw 200 starts"):
+        if button(name).count():
+            yield name, lambda name=name: (button(name).click(), page.wait_for_timeout(8000))
+    if button("Play").count():
+
+        def play():
+            button("Play").click()
+            page.wait_for_timeout(4000)
+
+        yield "Play", play
+
+
+def long_tasks(browser, names):
+    """Use every laboratory at its largest; give its name and {what is done: the longest task}."""
+    with tempfile.TemporaryDirectory() as folder:
+        for name, text in largest():
+            if names and name.partition(",")[0] not in names:
+                continue
+            path = Path(folder) / "page.html"
+            path.write_text(PAPER.format(LONG, text), encoding="utf-8")
+            page = browser.new_page()
+            page.goto(path.as_uri())
+            page.wait_for_timeout(1500)
+            lab = page.locator(f"cfl-{name.partition(',')[0]}")
+            found = {"opened": page.evaluate("Math.max(0, ...long)")}
+            for kind, act in used(page, lab):
+                page.evaluate("long.length = 0")
+                act()
+                page.wait_for_timeout(250)
+                found[kind] = max(found.get(kind, 0), page.evaluate("Math.max(0, ...long)"))
+            page.close()
+            yield name, found
 
 
 def script():

@@ -103,19 +103,25 @@ def spread_alike(rows, source, count=1):
 
     The singular values of the centered rows stay, and with them mean and covariance; the left
     singular vectors are exchanged for a random orthonormal system, so that who lies where is left
-    to chance. Yields ``count`` ndarrays [n, r], r the rank, in the coordinates of the right
-    singular vectors.
+    to chance, to a ``torch.Generator`` or whatever gives ``source.normal(count)``. Yields ``count``
+    ndarrays [n, r], r the rank, in the coordinates of the right singular vectors.
     """
     rows = np.asarray(rows, dtype=float)
     centered = rows - rows.mean(0)
     values = np.linalg.eigvalsh(centered @ centered.T)[::-1]
     values = values[values > 1e-12 * values[0]]
     for _ in range(count):
-        drawn = torch.randn(len(rows), len(values), generator=source, dtype=torch.float64).numpy()
+        drawn = _normals(source, len(rows) * len(values)).reshape(len(rows), -1)
         yield np.linalg.qr(drawn - drawn.mean(0))[0] * np.sqrt(values)
 
 
-def groups(rows, seed, least=0.07, recursive=False):
+def _normals(source, count):
+    if isinstance(source, torch.Generator):
+        return torch.randn(count, generator=source, dtype=torch.float64).numpy()
+    return source.normal(count)
+
+
+def groups(rows, seed, least=0.07, recursive=False, clouds=None):
     """The groups of rows [n, p], perhaps one only: LongTensor [n], in the order of first rows.
 
     Of the cuts of Ward's tree the one is taken whose silhouette exceeds most that of the same cut
@@ -134,12 +140,16 @@ def groups(rows, seed, least=0.07, recursive=False):
         Whether each group found is asked again, so that groups within groups are found as well.
         The more often it is asked, the likelier that a cut is due to chance: of a few rows in many
         dimensions it may make more groups than there are.
+    clouds : function, optional
+        clouds(first, n) is the source of the clouds for a group of n rows, the first of which has
+        the number ``first`` (see :func:`spread_alike`). Default: a generator of the seed.
     """
     rows = np.asarray(rows, dtype=float)
     label, waiting = np.zeros(len(rows), dtype=int), [np.arange(len(rows))] if len(rows) else []
     while waiting:
         who = waiting.pop()
-        source = generator("clouds without groups", seed, int(who[0]), len(who))
+        key = int(who[0]), len(who)
+        source = clouds(*key) if clouds else generator("clouds without groups", seed, *key)
         cut = _standing_out(rows[who], source, least)
         if cut is not None:
             label[who] = label.max() + 1 + cut

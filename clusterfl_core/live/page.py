@@ -14,9 +14,9 @@ __all__ = ["Laboratory", "looks", "modules", "script"]
 
 # In this order they can stand one after another in one scope, after the engine's.
 PARTS = (
-    "dom", "style", "element", "marks", "controls", "fields", "handles", "square", "run", "keeping",
-    "rounds", "player", "losses", "contour", "identities", "readings", "starts", "address",
-    "sharing", "task", "sentences", "worker", "chart", "laboratory", "splitting",
+    "dom", "latest", "style", "element", "marks", "controls", "fields", "handles", "square", "run",
+    "keeping", "rounds", "player", "losses", "contour", "identities", "readings", "starts",
+    "address", "sharing", "task", "sentences", "worker", "chart", "laboratory", "splitting",
 )  # fmt: skip
 HERE = Path(__file__).parent
 NAMES = {  # of the marks, as they are spoken

@@ -22,8 +22,10 @@ from dataclasses import dataclass, field, fields, replace
 import numpy as np
 import torch
 
-from clusterfl_core import data, simulation
+from clusterfl_core import data, grouping, simulation
+from clusterfl_core.algorithms.clove import CLoVE, chosen_number
 from clusterfl_core.algorithms.fedsoft import FedSoft, aggregation_weights
+from clusterfl_core.algorithms.fine_tuned import FineTuned
 from clusterfl_core.algorithms.ifca import IFCA
 from clusterfl_core.algorithms.one_shot import OneShot
 from clusterfl_core.banks import Bank
@@ -286,16 +288,26 @@ class _Selecting(FedSoft):
 
 @dataclass(frozen=True)
 class _Starting(OneShot):
-    """OneShot with the page's starts of k-means: which local models are the first centers."""
+    """OneShot with the page's starts of k-means: which local models are the first centers.
+
+    Without a number of clusters: with the page's clouds.
+    """
 
     told: list = None
 
     def cluster(self, bank, seed):
-        from sklearn.cluster import KMeans  # slow to import
-
         rows, groups = bank.flatten(), torch.full((len(bank),), -1)
         sound = rows.isfinite().all(1)
-        sent, k, best = rows[sound].numpy(), self.clusters, None
+        if self.clusters is None:
+            groups[sound] = grouping.groups(
+                rows[sound],
+                seed,
+                self.excess,
+                self.recursive,
+                clouds=lambda first, n: stream(seed, "clouds", first, n),
+            )
+            return groups
+        sent, k = rows[sound].numpy(), self.clusters
         if len(bank) < k:
             return super().cluster(bank, seed)  # which says so
         if len(sent) < k:
@@ -306,12 +318,45 @@ class _Starting(OneShot):
         for start in starts:
             if len(set(start)) != k or not set(start) <= set(range(len(sent))):
                 raise ValueError(f"starts must each name {k} of the {len(sent)} local models")
-            means = KMeans(k, init=sent[start], n_init=1, tol=0).fit(sent)
-            # By more than rounding, or two starts that end alike would be told apart by it.
-            if best is None or means.inertia_ < best.inertia_ * (1 - 1e-9):
-                best = means
-        groups[sound] = torch.from_numpy(best.labels_).to(torch.int64)
+        groups[sound] = _best_means(sent, starts)
         return groups
+
+
+def _best_means(rows, starts):
+    """Cluster of each row by k-means, the best of some starts: the rows that are first centers."""
+    from sklearn.cluster import KMeans  # slow to import
+
+    best = None
+    for start in starts:
+        means = KMeans(len(start), init=rows[start], n_init=1, tol=0).fit(rows)
+        # By more than rounding, or two starts that end alike would be told apart by it.
+        if best is None or means.inertia_ < best.inertia_ * (1 - 1e-9):
+            best = means
+    return torch.from_numpy(best.labels_).to(torch.int64)
+
+
+@dataclass(frozen=True)
+class _Clustering(CLoVE):
+    """CLoVE with the page's choices: who takes part, starts of k-means, models dealt by chance."""
+
+    def _taking_part(self, state):
+        key = state.seed, state.round
+        return torch.tensor(participants(key, len(state.assignments), self.participation))
+
+    def _dealt(self, n, seed):
+        source = stream(seed, "dealt")
+        given = torch.from_numpy(source.integers(self.clusters, n))
+        who = source.shuffle(n)[: self.clusters]
+        given[who] = torch.tensor(source.shuffle(self.clusters))[: len(who)]
+        return given
+
+    def cluster(self, vectors, seed):
+        rows = vectors.sqrt() if self.square_root else vectors
+        different = np.sort(np.unique(rows.numpy(), axis=0, return_index=True)[1])
+        count = chosen_number(rows, self.clusters) if self.search else self.clusters
+        orders = [stream(seed, "starts", s).shuffle(len(different)) for s in range(self.starts)]
+        labels = _best_means(rows.numpy(), [different[order[:count]] for order in orders])
+        return labels.unique(return_inverse=True)[1]
 
 
 @dataclass(frozen=True, eq=False)
@@ -355,7 +400,10 @@ class Replayed:
     def plan(self, state):
         """The algorithm's own jobs, of those who take part and answer."""
         jobs, asked = self.algorithm.plan(state), range(len(state.assignments))
-        if not isinstance(self.algorithm, OneShot) or state.round > 0:
+        everybody = (isinstance(self.algorithm, OneShot) and state.round == 0) or (
+            isinstance(self.algorithm, FineTuned) and state.round >= self.algorithm.after
+        )
+        if not everybody:
             asked = participants((state.seed, state.round), len(asked), self.participation)
         there = set(asked) - set(self.absent.get(state.round, ()))
         return jobs.take([row for row, i in enumerate(jobs.clients.tolist()) if i in there])
@@ -396,12 +444,13 @@ def replayed(algorithm, seed=0, models=None, absent=None, starts=None):
     Parameters
     ----------
     algorithm
-        FedAvg, LocalOnly, OneShot, IFCA, CFL or FedSoft.
+        FedAvg, FineTuned, LocalOnly, OneShot, IFCA, CLoVE, CFL or FedSoft.
     seed : int
         In [0, 2^32); for first models that are not told.
     models : list of list of float, optional
-        The first models, a row each: k for IFCA; k for FedSoft, whose clients begin with the first,
-        or k + 1, whose last they begin with; else 1. Default: drawn as the page draws them.
+        The first models, a row each: k for IFCA and CLoVE; k for FedSoft, whose clients begin with
+        the first, or k + 1, whose last they begin with; else 1. Default: drawn as the page draws
+        them.
     absent : dict of int to list of int, optional
         Clients that do not answer in a round, counted from 0.
     starts : list of list of int, optional
@@ -419,6 +468,10 @@ def replayed(algorithm, seed=0, models=None, absent=None, starts=None):
         kind, told = _Starting, told | {"told": starts}
     elif kind is FedSoft:
         kind, count = _Selecting, algorithm.clusters + 1
+    elif kind is CLoVE:  # which has no other participants, and so needs no others here
+        kind, count = _Clustering, algorithm.clusters
+        told |= {"participation": participation}
+        participation = 1.0
     elif kind is IFCA:
         count = algorithm.clusters
     if models is None:

@@ -16,8 +16,8 @@ __all__ = ["ENGINE", "packed_digits", "source"]
 # In this order they can stand one after another in one scope.
 ENGINE = (
     "check", "random", "solve", "kinds", "linear", "bowls", "digits", "solvers", "contract",
-    "fedavg", "local_only", "one_shot", "ifca", "similarity", "cfl", "fedsoft", "em", "loop",
-    "starts", "lab",
+    "fedavg", "fine_tuned", "local_only", "grouping", "one_shot", "ifca", "clove", "similarity",
+    "cfl", "fedsoft", "em", "loop", "starts", "lab",
 )  # fmt: skip
 
 _ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"

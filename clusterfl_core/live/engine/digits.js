@@ -133,7 +133,9 @@ export function make_digits({ images, ...given }) {
   });
 }
 
-function digits_client(images, rows, twist, degrees, [one, other]) {
+// What a client holds: some rows of the images, seen in its cluster's way; [one, other]: labels that change
+// places where the twist is "swapped".
+export function digits_client(images, rows, twist, degrees, [one, other]) {
   const x = new Float64Array(rows.length * PIXELS);
   const y = new Int32Array(rows.length);
   rows.forEach((row, l) => {

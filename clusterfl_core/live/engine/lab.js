@@ -11,6 +11,8 @@ import { MOST } from "./linear.js";
 import { step } from "./loop.js";
 import { LocalSGD } from "./solvers.js";
 
+const SOLVERS = ["local", "alone", "tune"]; // settings that say what a client does in a round
+
 // A world depends on its settings alone and is never changed: a reader who drags a model does not
 // wait for the same points again.
 const worlds = new WeakMap();
@@ -33,7 +35,7 @@ function new_world(given, images) {
 function make_algorithm(given, model) {
   const { name, ...settings } = given ?? {};
   one_of("the algorithm", name, Object.keys(ALGORITHMS));
-  for (const solver of ["local", "alone"]) {
+  for (const solver of SOLVERS) {
     if (Object.hasOwn(settings, solver)) settings[solver] = LocalSGD(settings[solver]);
   }
   if (Object.hasOwn(settings, "model"))
@@ -132,7 +134,7 @@ function python_world({ kind, ...settings }) {
 
 function python_algorithm({ name, starts, ...settings }, model) {
   const words = Object.entries(settings).map(([key, value]) =>
-    key === "local" || key === "alone"
+    SOLVERS.includes(key)
       ? `${key}=cf.LocalSGD(${arguments_of(value).join(", ")})`
       : `${key}=${python(value)}`,
   );

@@ -1,12 +1,16 @@
 // OneShot clusters local models once, then averages within the clusters (Ghosh et al., 2020,
-// extended version, Algorithm 1). Python: algorithms/one_shot.py
+// extended version, Algorithm 1). Without a number of clusters it asks how many there are, and whether
+// there is more than one at all. Python: algorithms/one_shot.py
 
-import { among, known, share, shown, truthful, whole } from "./check.js";
+import { among, known, number, share, shown, truthful, whole } from "./check.js";
 import { first_models, group_means, make_jobs, next_state, participants } from "./contract.js";
 import { train_from } from "./fedavg.js";
+import { groups_among } from "./grouping.js";
 import { ALGORITHMS } from "./kinds.js";
 import { range, stream } from "./random.js";
 import { LocalSGD } from "./solvers.js";
+
+const CROWD = 100; // clients, at most, of whom a page asks how many groups they are
 
 const squared_distance = (one, other) =>
   one.reduce((sum, value, a) => sum + (value - other[a]) ** 2, 0);
@@ -49,15 +53,20 @@ export function k_means(rows, first, most = 300) {
 export function OneShot(given) {
   const settings = known("OneShot", given, {
     model: undefined,
-    clusters: undefined,
+    clusters: null,
     alone: LocalSGD(),
     local: LocalSGD(),
     participation: 1,
     weighted: true,
     starts: 10,
+    excess: 0.07,
+    recursive: false,
   });
   const { model, clusters, alone, local, participation, weighted, starts } = settings;
-  whole("clusters", clusters, 1, 20);
+  const { excess, recursive } = settings;
+  if (clusters !== null) whole("clusters", clusters, 1, 20);
+  number("excess", excess, "[0, 2)");
+  truthful("recursive", recursive);
   share("participation", participation);
   truthful("weighted", weighted);
   if (!Array.isArray(starts)) whole("starts", starts, 1, 100);
@@ -81,11 +90,18 @@ export function OneShot(given) {
     return starts;
   }
 
-  // Cluster of each local model: the best of several runs of k-means (line 2); -1 for a model that
-  // is not finite.
+  // Cluster of each local model: the best of several runs of k-means (line 2), or the groups that stand
+  // out; -1 for a model that is not finite.
   function cluster(rows, seed) {
     const sound = range(rows.length).filter((i) => rows[i].every(Number.isFinite));
     const groups = rows.map(() => -1);
+    if (clusters === null) {
+      const points = sound.map((i) => rows[i]);
+      groups_among(points, seed, excess, recursive).forEach((j, row) => {
+        groups[sound[row]] = j;
+      });
+      return groups;
+    }
     if (rows.length < clusters) {
       throw new Error(
         `clusters must be at most the ${rows.length} clients that sent a local model, got ${clusters}`,
@@ -117,11 +133,13 @@ export function OneShot(given) {
     init(world, seed, models = null) {
       const m = world.counts.length;
       among("clusters", clusters, m);
+      if (clusters === null && m > CROWD)
+        throw new Error(`clients must be at most ${CROWD} where no clusters are told, got ${m}`);
       const [one] = first_models(model, 1, seed, models);
       return Object.freeze({
         seed,
         round: 0,
-        bank: range(clusters).map(() => one),
+        bank: range(clusters ?? 1).map(() => one),
         assignments: Array(m).fill(-1),
         counts: world.counts,
       });
@@ -159,10 +177,12 @@ export function OneShot(given) {
     // Server: cluster in round 1 (line 2); average within the clusters in every round (line 3)
     absorb(state, replies) {
       const assignments = [...state.assignments];
+      let before = state.bank;
       if (state.round === 0) {
         cluster(replies.bank, state.seed).forEach((j, row) => {
           assignments[replies.clients[row]] = j;
         });
+        before = range(clusters ?? Math.max(1, Math.max(...assignments) + 1)).map(() => before[0]);
       }
       const rows = range(replies.clients.length).filter(
         (row) => assignments[replies.clients[row]] >= 0,
@@ -170,7 +190,7 @@ export function OneShot(given) {
       const ids = rows.map((row) => replies.clients[row]);
       const weights = ids.map((i) => (weighted ? state.counts[i] : 1));
       const bank = group_means(
-        state.bank,
+        before,
         rows.map((row) => replies.bank[row]),
         ids.map((i) => assignments[i]),
         weights,

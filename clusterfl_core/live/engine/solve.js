@@ -4,7 +4,7 @@ import { whole } from "./check.js";
 
 // The eigenvalues of a symmetric matrix a (d * d, row after row) and its eigenvectors, the columns
 // of v: Jacobi's rotations, each of which makes one pair of entries zero.
-function eigen(matrix, d) {
+export function eigen(matrix, d) {
   const a = Float64Array.from(matrix);
   const v = new Float64Array(d * d);
   for (let i = 0; i < d; i++) v[i * d + i] = 1;

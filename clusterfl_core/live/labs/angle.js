@@ -1,11 +1,12 @@
 // The angle dial: when do two groups of turned digits deserve models of their own?
 
-import { make_digits, unpack_digits } from "../engine/digits.js";
+import { digits_client, unpack_digits } from "../engine/digits.js";
 import { FedAvg } from "../engine/fedavg.js";
 import { IFCA, lowest } from "../engine/ifca.js";
 import { begin, next_round } from "../engine/lab.js";
 import { LocalOnly } from "../engine/local_only.js";
-import { digits, html, svg } from "../parts/dom.js";
+import { range } from "../engine/random.js";
+import { digits, html, svg, width_of } from "../parts/dom.js";
 import { make_identities } from "../parts/identities.js";
 import { laboratory } from "../parts/laboratory.js";
 import { group_mark } from "../parts/marks.js";
@@ -14,6 +15,7 @@ import { make_worker, serve } from "../parts/worker.js";
 const [GROUPS, EACH, STEPS, STEP_SIZE] = [2, 6, 5, 0.3];
 const BATCH = 5; // test images by which a choice is flattered
 const [ENOUGH, NEAR] = [8, 30]; // what the task asks for: rounds, degrees
+const SHOWN = 7; // images of each group
 const [TALL, EDGE_LEFT, EDGE_RIGHT] = [190, 30, 76];
 const CLUSTERS = Array.from({ length: GROUPS * EACH }, (_, i) => Math.floor(i / EACH));
 const LINES = [
@@ -147,15 +149,12 @@ function make_samples() {
     show(angle) {
       if (angle === shown_angle) return;
       shown_angle = angle;
-      const world = make_digits({
-        images: all_images(),
-        clusters: GROUPS,
-        clients: 1,
-        points: 7,
-        angle,
+      const seen = range(GROUPS).map((group) => {
+        const rows = range(SHOWN).map((image) => SHOWN * group + image);
+        return digits_client(all_images(), rows, "rotated", angle * group, []);
       });
       node.setAttribute("aria-label", `Digits upright, and turned by ${digits(angle, 0)} degrees.`);
-      const squares = world.clients.flatMap((client, group) =>
+      const squares = seen.flatMap((client, group) =>
         Array.from(client.x, (grey, at) => {
           const [image, pixel] = [Math.floor(at / 64), at % 64];
           const [x, y] = [19 * image + 2 * (pixel % 8), 17.5 * group + 2 * Math.floor(pixel / 8)];
@@ -166,7 +165,7 @@ function make_samples() {
       );
       const drawn = svg("g", { fill: "currentColor" });
       drawn.innerHTML = squares.join("");
-      const marks = world.clients.map((_, group) =>
+      const marks = seen.map((_, group) =>
         group_mark(group, -6, 8 + 17.5 * group, 3.5, { fill: "currentColor" }),
       );
       node.replaceChildren(drawn, ...marks);
@@ -177,10 +176,13 @@ function make_samples() {
 function make_curves() {
   const picture = svg("svg", { role: "img", class: "chart", height: TALL });
   const node = html("figure", {}, html("figcaption", {}, "Accuracy over the rounds"), picture);
-  return {
+  let shown_path = [];
+  const wide = width_of(picture, node, 300, () => made.show(shown_path));
+  const made = {
     node,
     show(path) {
-      const width = Math.max(220, picture.clientWidth || 300);
+      shown_path = path;
+      const width = Math.max(220, wide());
       const rounds = Math.max(ENOUGH, path.length - 1);
       const x = (round) => EDGE_LEFT + ((width - EDGE_LEFT - EDGE_RIGHT) * round) / rounds;
       const y = (value) => 8 + (TALL - 34) * (1 - value);
@@ -231,10 +233,14 @@ function make_curves() {
       );
     },
   };
+  return made;
 }
 
 laboratory("angle", {
   title: "the angle dial",
+  *prepare() {
+    yield all_images();
+  },
   first: () => null,
   next: (state, before) => worker.ask({ state, round: (before?.round ?? 0) + 1 }),
   rest: (state) => state.rounds >= 15,

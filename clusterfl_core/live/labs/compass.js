@@ -4,6 +4,7 @@ import { range, stream } from "../engine/random.js";
 import { contour } from "../parts/contour.js";
 import { digits, svg } from "../parts/dom.js";
 import { laboratory } from "../parts/laboratory.js";
+import { latest } from "../parts/latest.js";
 import { colour_of, model_mark, truth_mark } from "../parts/marks.js";
 import { make_square } from "../parts/square.js";
 
@@ -17,6 +18,7 @@ const TONES = 12; // of grey
 const LEVELS = [0.001, 0.01, 0.05, 0.1, 0.25, 0.5];
 const NAMED = [0.01, 0.1, 0.5];
 const CLIENTS = 200; // that are simulated
+const DEALT = 40; // of them at a time
 const NEAR = 0.2; // of each other, as the task asks
 const WIDE = 3.3; // of the cloud's axes, in standard deviations
 
@@ -100,50 +102,66 @@ function residuals([a, b], noise, [x, y, wobble]) {
   ];
 }
 
+const simulated_with = latest(({ models, noise, points }) => {
+  const errors = errors_of(models);
+  const clouds = range(CLIENTS).map((i) =>
+    client_points(i, points).map((point) => residuals(errors, noise, point)),
+  );
+  const wrong = clouds.map((own) => own.reduce((sum, [u, v]) => sum + u * v, 0) >= 0);
+  return {
+    simulated: wrong.filter(Boolean).length / CLIENTS,
+    first: { cloud: clouds[0], wrong: wrong[0] },
+    cloud: clouds.map(([point]) => point),
+  };
+});
+
+// The chance wherever one model may stand, the other being held.
+const chance_with =
+  ({ held, moved, noise, points }) =>
+  (x, y) => {
+    const models = moved ? [held, [x, y]] : [[x, y], held];
+    return chance(errors_of(models), { noise, points });
+  };
+const lines_of = latest((map) => contour(chance_with(map), EDGE, CELLS, LEVELS));
+const shades_of = latest((map) => {
+  const chance_at = chance_with(map);
+  const middle = (i) => -EDGE + (EDGE * (2 * i + 1)) / CELLS;
+  return range(CELLS).map((j) =>
+    range(CELLS).map((i) => Math.round(TONES * chance_at(middle(i), middle(j)))),
+  );
+});
+const map_of = ({ models, moved, noise, points }) => ({
+  held: models[1 - Number(moved)],
+  moved: Number(moved),
+  noise,
+  points,
+});
+const clients_of = ({ models, noise, points }) => ({ models, noise, points });
+
 function looked_at(state) {
   const errors = errors_of(state.models);
   if (long(minus(...state.models)) < 1e-9) throw new Error("The two models must lie apart");
-  const clouds = range(CLIENTS).map((i) =>
-    client_points(i, state.points).map((point) => residuals(errors, state.noise, point)),
-  );
-  const wrong = clouds.map((points) => points.reduce((sum, [u, v]) => sum + u * v, 0) >= 0);
-  const moved = Number(state.moved);
-  const chance_at = (x, y) => {
-    const models = state.models.map((theta, j) => (j === moved ? [x, y] : theta));
-    return chance(errors_of(models), state);
-  };
   return {
     chance: chance(errors, state),
     tilt: correlation(errors, state.noise),
     at_truths: chance(errors_of(TRUTHS), state),
-    simulated: wrong.filter(Boolean).length / CLIENTS,
-    first: { cloud: clouds[0], wrong: wrong[0] },
-    cloud: clouds.map(([point]) => point),
+    ...simulated_with(clients_of(state)),
     apart: long(minus(...state.models)),
     far: state.models.map(long),
-    lines: contour(chance_at, EDGE, CELLS, LEVELS),
-    shades: range(CELLS).map((j) =>
-      range(CELLS).map((i) =>
-        Math.round(
-          TONES * chance_at(...[i, j].map((one) => -EDGE + (EDGE * (2 * one + 1)) / CELLS)),
-        ),
-      ),
-    ),
+    lines: lines_of(map_of(state)),
+    shades: shades_of(map_of(state)),
   };
 }
 
 // ---------------------------------------------------------------- seen
 
-function map_drawn({ size, at, line }, { state, found }) {
-  const { lines, shades, far } = found;
+function tints({ size, at }, { lines, shades }) {
   const side = (i) => Math.round((i * size) / CELLS);
-  const [ox, oy] = at([0, 0]);
-  const scale = size / (2 * EDGE);
   const runs = shades.flatMap((row, j) => {
     const begins = range(CELLS).filter((i) => i === 0 || row[i] !== row[i - 1]);
     return begins.map((from, r) => [j, from, begins[r + 1] ?? CELLS, row[from]]);
   });
-  const marks = [
+  return [
     ...runs.map(([j, from, to, tone]) =>
       svg("rect", {
         x: side(from),
@@ -184,6 +202,27 @@ function map_drawn({ size, at, line }, { state, found }) {
           `${digits(100 * level, 0)} %`,
         );
       }),
+  ];
+}
+
+// Grey and lines change less often than what lies on them: they are drawn anew where they do.
+function map_drawer() {
+  let kept = { marks: [] };
+  const tinted = (look, { lines, shades }) => {
+    const { size } = look;
+    if (kept.size !== size || kept.lines !== lines || kept.shades !== shades)
+      kept = { size, lines, shades, marks: tints(look, { lines, shades }) };
+    return kept.marks;
+  };
+  return (look, now) => map_drawn(look, now, tinted(look, now.found));
+}
+
+function map_drawn({ size, at, line }, { state, found }, tinted) {
+  const { far } = found;
+  const [ox, oy] = at([0, 0]);
+  const scale = size / (2 * EDGE);
+  const marks = [
+    ...tinted,
     svg("polyline", {
       class: "trail",
       stroke: "currentColor",
@@ -243,6 +282,15 @@ function cloud_drawn({ size, at, line }, { found: { cloud, first, tilt } }) {
 
 laboratory("compass", {
   title: "wrong-choice compass",
+  *prepare(state) {
+    for (let i = 0; i < CLIENTS; i++) {
+      client_points(i, state.points);
+      if (i % DEALT === 0) yield;
+    }
+    yield simulated_with(clients_of(state));
+    yield shades_of(map_of(state));
+    yield lines_of(map_of(state));
+  },
   compute: looked_at,
   told: ({ points, noise }, found) =>
     `With ${points} ${points === 1 ? "point" : "points"} and noise ${digits(noise)} a client prefers ` +
@@ -295,7 +343,7 @@ laboratory("compass", {
     ];
   },
   build(lab) {
-    const map = make_square(EDGE, map_drawn);
+    const map = make_square(EDGE, map_drawer());
     const cloud = make_square(WIDE, cloud_drawn);
     return {
       main: [map.node],

@@ -1,9 +1,10 @@
 // Mixing desk: three kinds of difference at once, the arrows of eight clients, one border or two.
 
 import { cosine_similarity } from "../engine/similarity.js";
-import { digits, html, svg } from "../parts/dom.js";
+import { digits, html, svg, width_of } from "../parts/dom.js";
 import { contour } from "../parts/contour.js";
 import { laboratory } from "../parts/laboratory.js";
+import { latest } from "../parts/latest.js";
 import { colour_of } from "../parts/marks.js";
 import { make_square } from "../parts/square.js";
 
@@ -91,11 +92,13 @@ function mean_cosine(arrows) {
   return all.reduce((sum, one) => sum + one, 0) / all.length;
 }
 
-function mixed(state) {
-  const world = dealt(state);
-  const ways = [averaged(world, false), averaged(world, true)];
-  const way = ways[Number(state.cameras)];
-  const third = way.model[2];
+const skews_of = ({ label, feature, conflict }) => ({ label, feature, conflict });
+const ways_of = [false, true].map((cameras) => latest((skews) => averaged(dealt(skews), cameras)));
+const way_of = ({ cameras, ...state }) => ways_of[Number(cameras)](skews_of(state));
+
+// Lines of equal mean loss in the plane of slope and offset, at this third weight.
+const lines_at = latest(({ third, ...skews }) => {
+  const world = dealt(skews);
   const loss = (w, b) => {
     let total = 0;
     for (const { camera, images } of world)
@@ -105,15 +108,21 @@ function mixed(state) {
       }
     return total / (world.length * world[0].images.length);
   };
+  return contour((x, b) => loss(x + MIDDLE, b), EDGE, 30, LEVELS);
+});
+
+function mixed(state) {
+  const ways = ways_of.map((play) => play(skews_of(state)));
+  const way = way_of(state);
   return {
-    world,
+    world: dealt(state),
     ...way,
     one: ways[0].right,
     both: ways[1].right,
     cosine: mean_cosine(way.first),
     far: lengths_mean(way.first),
     left: lengths_mean(way.rest),
-    lines: contour((x, b) => loss(x + MIDDLE, b), EDGE, 30, LEVELS),
+    lines: lines_at({ third: way.model[2], ...skews_of(state) }),
   };
 }
 
@@ -203,7 +212,7 @@ function make_images() {
   const picture = svg("svg", { role: "img", class: "chart", height: 2 * TALL + 16 });
   const node = html("figure", {}, picture);
   let again = () => {};
-  new ResizeObserver(() => again()).observe(node);
+  const wide = width_of(picture, node, 320, () => again());
 
   function camera_drawn(of, top, width, { world, model, most }) {
     const x = (ink) => (width * (ink + WIDEST)) / (2 * WIDEST);
@@ -270,7 +279,7 @@ function make_images() {
   }
 
   function paint(found) {
-    const width = picture.clientWidth || 320;
+    const width = wide();
     const all = [0, 1].flatMap((of) => [0, 1].flatMap((name) => binned(found.world, of, name)));
     const look = { ...found, most: Math.max(...all) };
     picture.setAttribute("viewBox", `0 0 ${width} ${2 * TALL + 16}`);
@@ -298,6 +307,10 @@ function make_images() {
 
 laboratory("desk", {
   title: "mixing desk",
+  *prepare(state) {
+    for (const play of ways_of) yield play(skews_of(state));
+    yield lines_at({ third: way_of(state).model[2], ...skews_of(state) });
+  },
   compute: mixed,
   told({ label, feature, conflict, cameras }, { one, both, left }) {
     const mix =

@@ -5,7 +5,7 @@ import { estimate_identities } from "../engine/ifca.js";
 import { best } from "../engine/linear.js";
 import { scattered } from "../engine/starts.js";
 import { button, choice, slider } from "../parts/controls.js";
-import { digits, html, listed, svg } from "../parts/dom.js";
+import { breath, digits, html, listed, svg } from "../parts/dom.js";
 import { define, mark_of } from "../parts/element.js";
 import { make_identities } from "../parts/identities.js";
 import { make_losses } from "../parts/losses.js";
@@ -231,7 +231,7 @@ function things_in(run, touched) {
 }
 
 // The small one: it plays by itself, start after start, while it is seen and motion is welcome.
-function small_laboratory(live, description, element) {
+async function small_laboratory(live, description, element) {
   let run = null;
   let start = 0;
   let pause = 0;
@@ -267,14 +267,7 @@ function small_laboratory(live, description, element) {
     rolling = player.playing;
   });
   live.classList.add("small");
-  live.append(
-    html(
-      "div",
-      { class: "two" },
-      plane.node,
-      html("div", { class: "side" }, said, player.node, html("p", { class: "key" }, SEEN)),
-    ),
-  );
+  await breath();
   run = new Run(
     description,
     MOST_ROUNDS,
@@ -294,6 +287,16 @@ function small_laboratory(live, description, element) {
       said.textContent = sentence;
     },
   );
+  await breath();
+  live.append(
+    html(
+      "div",
+      { class: "two" },
+      plane.node,
+      html("div", { class: "side" }, said, player.node, html("p", { class: "key" }, SEEN)),
+    ),
+  );
+  run.begin();
   const seen = new IntersectionObserver(
     ([entry]) => {
       visible = entry.isIntersecting;
@@ -310,7 +313,7 @@ function small_laboratory(live, description, element) {
   };
 }
 
-function whole_laboratory(live, description, question, element) {
+async function whole_laboratory(live, description, question, element) {
   let run = null;
   let smallest = Infinity; // noise with which a group was lost
   const sentences = make_sentences();
@@ -464,32 +467,6 @@ function whole_laboratory(live, description, question, element) {
     " Drag stars and crosses, or move them with the arrow keys (Shift: far).",
   );
   const pick = (...names) => names.map((name) => controls[name].node);
-  live.append(
-    ...(task ? [task.node] : []),
-    html(
-      "div",
-      { class: "two" },
-      html("div", { class: "side" }, plane.node, player.node, status, sentences.node),
-      html(
-        "div",
-        { class: "side" },
-        ...pick("noise", "clients", "points", "models"),
-        html(
-          "details",
-          {},
-          html("summary", {}, "More settings"),
-          ...pick("groups", "option", "step_size", "steps", "participation"),
-          html("div", { class: "buttons" }, deal),
-        ),
-        identities.node,
-        losses.node,
-      ),
-    ),
-    key,
-    starts.node,
-    sharing.node,
-  );
-
   const show = (now) => {
     const { description: shown_description, state } = now;
     const found = estimate_identities(now.world.model, state.bank, now.world);
@@ -549,11 +526,39 @@ function whole_laboratory(live, description, question, element) {
     task.show(sentence + record, smallest === 0);
   };
 
+  await breath();
   run = new Run(description, MOST_ROUNDS, show, (sentence) => {
     failing = true;
     player.stop();
     sentences.warn(sentence);
   });
+  await breath();
+  live.append(
+    ...(task ? [task.node] : []),
+    html(
+      "div",
+      { class: "two" },
+      html("div", { class: "side" }, plane.node, player.node, status, sentences.node),
+      html(
+        "div",
+        { class: "side" },
+        ...pick("noise", "clients", "points", "models"),
+        html(
+          "details",
+          {},
+          html("summary", {}, "More settings"),
+          ...pick("groups", "option", "step_size", "steps", "participation"),
+          html("div", { class: "buttons" }, deal),
+        ),
+        identities.node,
+        losses.node,
+      ),
+    ),
+    key,
+    starts.node,
+    sharing.node,
+  );
+  run.begin();
   sentences.say(status.textContent, false);
   sharing.arrive();
   const arrived = () => sharing.arrive();

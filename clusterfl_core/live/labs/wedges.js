@@ -114,6 +114,9 @@ function drawn_wedges({ size, at, line }, { state, found }) {
 
 laboratory("wedges", {
   title: "wedges",
+  *prepare({ draw }) {
+    yield points_of(draw);
+  },
   compute: counted_at,
   told: ({ distance, least }, { kept, wrong, angle }) =>
     `Models ${digits(distance, 2)} apart: wedges of ${digits(angle, 1)}°. ` +

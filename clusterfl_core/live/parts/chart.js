@@ -1,6 +1,6 @@
 // A chart with two axes: lines with their names at their ends, and dots.
 
-import { html, svg } from "./dom.js";
+import { html, svg, width_of } from "./dom.js";
 
 const [LEFT, RIGHT, TOP, BOTTOM] = [44, 10, 10, 36]; // pixels around the field
 
@@ -12,13 +12,13 @@ export function make_chart({ tall, x: across, y: upwards, caption }) {
   const picture = svg("svg", { role: "img", class: "chart", height: tall });
   const node = html("figure", {}, html("figcaption", {}, caption), picture);
   let again = () => {};
-  new ResizeObserver(() => again()).observe(node);
+  const wide = width_of(picture, node, 300, () => again());
   const share_of = ({ low, high, log }, value) =>
     log ? Math.log(value / low) / Math.log(high / low) : (value - low) / (high - low);
   const inside = ({ low, high }, value) => value >= low && value <= high;
 
   function paint(label, things, up) {
-    const width = Math.max(220, picture.clientWidth || 300);
+    const width = Math.max(220, wide());
     const [right, bottom] = [width - RIGHT, tall - BOTTOM];
     const place = ([a, b]) => [
       LEFT + (right - LEFT) * share_of(across, a),

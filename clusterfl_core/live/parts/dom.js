@@ -22,6 +22,25 @@ export function svg(tag, attributes = {}, ...children) {
   return filled(document.createElementNS(SVG, tag), attributes, children);
 }
 
+// Between two pieces of work: the page looks after its reader.
+export const breath = () => new Promise((go_on) => setTimeout(go_on));
+
+// The width of what `node` holds, or `otherwise` while it has none; again() where it has changed since it
+// was last asked for. Only the first question makes the page lay itself out.
+export function width_of(inner, node, otherwise, again) {
+  let known_width = null;
+  let given = null;
+  new ResizeObserver(() => {
+    known_width = inner.clientWidth;
+    if (given !== null && given !== (known_width || otherwise)) again();
+  }).observe(node);
+  return () => {
+    known_width ??= inner.clientWidth;
+    given = known_width || otherwise;
+    return given;
+  };
+}
+
 // A number as it is read: with a true minus, never "-0.00".
 export function digits(value, count = 2) {
   const text = Math.abs(value) >= 1e6 ? value.toExponential(1) : value.toFixed(count);

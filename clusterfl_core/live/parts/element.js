@@ -3,7 +3,7 @@
 import { html } from "./dom.js";
 import { STYLE } from "./style.js";
 
-// build(live, settings, element) fills the laboratory and gives what stops it.
+// build(live, settings, element), piece by piece, fills the laboratory and brings what stops it.
 export function define(name, title, build) {
   if (typeof customElements === "undefined") return; // in a worker
   class Laboratory extends HTMLElement {
@@ -18,7 +18,17 @@ export function define(name, title, build) {
         "aria-label": `Laboratory: ${title}`,
       });
       root.replaceChildren(html("style", {}, STYLE), live, html("slot"));
-      this.#stop = build(live, JSON.parse(this.getAttribute("settings")), this);
+      this.busy = true;
+      let here = true;
+      let end = () => {};
+      this.#stop = () => {
+        here = false;
+        end();
+      };
+      build(live, JSON.parse(this.getAttribute("settings")), this).then((stop) => {
+        end = stop;
+        if (!here) stop();
+      });
     }
 
     disconnectedCallback() {

@@ -3,7 +3,7 @@
 
 import { checked_state } from "./fields.js";
 
-const TURN = 12; // milliseconds of work between two pictures
+const TURN = 8; // milliseconds of work between two pictures
 
 // rules: {compute(state, path) → found} and, for a laboratory with rounds, first(state) → frame and
 // next(state, frame) → frame, or a promise of it: the state then says `rounds`, and path has the
@@ -16,7 +16,12 @@ export class Keeping {
   constructor(state, rules, changed, failed) {
     Object.assign(this, { rules, changed, failed });
     this.#first = state;
-    this.#take(state, this.#begun(state));
+    Object.assign(this, { state, ...this.#begun(state) });
+  }
+
+  // Draws for the first time and plays the rounds of the state.
+  begin() {
+    this.#work(this.#turn);
   }
 
   get busy() {
@@ -50,8 +55,9 @@ export class Keeping {
           if (turn !== this.#turn) return;
         }
         this.path.push(next);
+        if (performance.now() < end && this.busy) continue;
         this.found = this.rules.compute(this.state, this.path);
-        if (performance.now() < end || !this.busy) continue;
+        if (!this.busy) break;
         this.changed(this);
         await new Promise((done) => requestAnimationFrame(done));
         if (turn !== this.#turn) return;

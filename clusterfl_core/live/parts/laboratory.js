@@ -2,7 +2,7 @@
 // sharing, a task, the player where there are rounds.
 
 import { button } from "./controls.js";
-import { html } from "./dom.js";
+import { breath, html } from "./dom.js";
 import { define, mark_of } from "./element.js";
 import { checked_state, control_of, read_state } from "./fields.js";
 import { Keeping } from "./keeping.js";
@@ -15,6 +15,8 @@ import { make_task } from "./task.js";
 // plan:
 //   title             what it is called
 //   compute(state, path) → found: all that follows from the state, or an Error with a sentence
+//   prepare(state)    a generator: what `compute` and the first picture need, a piece after each yield, done
+//                     and kept piece by piece while the page opens
 //   first, next       with rounds: see keeping.js
 //   rest(state, found, path)   with rounds: whether playing on shows nothing new
 //   changes           {name: (value, state) → entries}: what a control changes beside its own entry
@@ -28,7 +30,9 @@ import { make_task } from "./task.js";
 // lab: {keeping, change(parts, begins), act(work), step(parts), control(entry, which) → node,
 //      say(sentence)}; which(state): for a list, the place of the number that the slider moves
 export function laboratory(name, plan) {
-  define(name, plan.title, (live, { state, task: question }, element) => {
+  define(name, plan.title, async (live, { state, task: question }, element) => {
+    const opening = checked_state(state);
+    for (const _ of plan.prepare?.(opening) ?? []) await breath();
     let keeping = null;
     let failing = false;
     const controls = [];
@@ -100,22 +104,11 @@ export function laboratory(name, plan) {
       mark: mark_of(element),
     });
 
+    await breath();
     const { main, side, below = [], key, show } = plan.build(lab);
-    live.append(
-      ...(task ? [task.node] : []),
-      html(
-        "div",
-        { class: "two" },
-        html("div", { class: "side" }, ...main, ways, status, sentences.node),
-        html("div", { class: "side" }, ...side, readings.node),
-      ),
-      html("p", { class: "key" }, key),
-      ...below,
-      sharing.node,
-    );
-
+    await breath();
     keeping = new Keeping(
-      checked_state(state),
+      opening,
       plan,
       (now) => {
         controls.forEach((set) => set(now.state));
@@ -133,6 +126,21 @@ export function laboratory(name, plan) {
         sentences.warn(sentence);
       },
     );
+    await breath();
+    live.append(
+      ...(task ? [task.node] : []),
+      html(
+        "div",
+        { class: "two" },
+        html("div", { class: "side" }, ...main, ways, status, sentences.node),
+        html("div", { class: "side" }, ...side, readings.node),
+      ),
+      html("p", { class: "key" }, key),
+      ...below,
+      sharing.node,
+    );
+
+    keeping.begin();
     told();
     const arrive = () => sharing.arrive();
     arrive();

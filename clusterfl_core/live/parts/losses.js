@@ -1,6 +1,6 @@
 // The loss over the rounds, as a line.
 
-import { digits, html, svg } from "./dom.js";
+import { digits, html, svg, width_of } from "./dom.js";
 
 const HEIGHT = 96;
 
@@ -8,10 +8,13 @@ const HEIGHT = 96;
 export function make_losses() {
   const picture = svg("svg", { role: "img", class: "chart", height: HEIGHT });
   const node = html("figure", {}, html("figcaption", {}, "Mean loss over the rounds"), picture);
-  return {
+  let shown_losses = [];
+  const wide = width_of(picture, node, 300, () => made.show(shown_losses));
+  const made = {
     node,
     show(losses) {
-      const width = Math.max(120, picture.clientWidth || 300);
+      shown_losses = losses;
+      const width = Math.max(120, wide());
       const [left, right, top, bottom] = [6, 44, 8, 18];
       const rounds = Math.max(8, losses.length - 1);
       const most = Math.max(...losses.slice(0, 400), 1e-12);
@@ -41,4 +44,5 @@ export function make_losses() {
       );
     },
   };
+  return made;
 }

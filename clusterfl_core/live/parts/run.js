@@ -5,7 +5,7 @@ import { begin } from "../engine/lab.js";
 import { step } from "../engine/loop.js";
 import { training_loss } from "../engine/starts.js";
 
-const SLICE = 12; // milliseconds of work between two pictures
+const SLICE = 8; // milliseconds of work between two pictures
 const RUNAWAY = 1e6; // times the first loss: further rounds only fill the numbers with noughts
 
 export class Run {
@@ -18,6 +18,11 @@ export class Run {
     Object.assign(this, { most, changed, failed });
     this.#first = description;
     this.#take(description, begin(description));
+  }
+
+  // Draws for the first time and plays the rounds of the description.
+  begin() {
+    this.#work();
   }
 
   get state() {
@@ -35,7 +40,6 @@ export class Run {
   #take(description, { world, algorithm, state }) {
     Object.assign(this, { description, world, algorithm, path: [state] });
     this.losses = [training_loss(world.model, state.bank, world)];
-    this.#work();
   }
 
   // Rounds until the description is reached, a slice at a time.
@@ -76,6 +80,7 @@ export class Run {
     }
     if (undo) this.#past.push(this.description);
     this.#take(description, begun);
+    this.#work();
     return true;
   }
 
@@ -96,7 +101,9 @@ export class Run {
 
   undo() {
     const description = this.#past.pop();
-    if (description) this.#take(description, begin(description));
+    if (!description) return;
+    this.#take(description, begin(description));
+    this.#work();
   }
 
   // The first round again; from there, what the laboratory began with.

@@ -1,6 +1,6 @@
 // A square of the plane with a drawing and handles in it.
 
-import { html, svg } from "./dom.js";
+import { html, svg, width_of } from "./dom.js";
 import { make_handles } from "./handles.js";
 
 // draw(look, what) → {label, marks}: the picture's name and its SVG; look = {size, at([x, y]) → pixels,
@@ -11,10 +11,10 @@ export function make_square(edge, draw) {
   const handles = make_handles(layer, edge);
   const node = html("div", { class: "plane" }, picture, layer);
   let again = () => {};
-  new ResizeObserver(() => again()).observe(node);
+  const width = width_of(picture, node, 320, () => again());
 
   function paint(what) {
-    const size = picture.clientWidth || 320;
+    const size = width();
     const at = ([x, y]) => [(size * (x + edge)) / (2 * edge), (size * (edge - y)) / (2 * edge)];
     const within = (theta) =>
       [...theta].map((value) => Math.max(-edge * 0.985, Math.min(edge * 0.985, value)));

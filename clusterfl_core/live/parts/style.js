@@ -23,6 +23,7 @@ figure,
 table { margin: 0; }
 section,
 .live { display: grid; gap: 0.6rem; grid-template-columns: minmax(0, 1fr); align-content: start; }
+.live:empty { min-height: 36rem; }
 .live { gap: 0.8rem; border: 1px solid var(--faint); border-radius: 8px; padding: 0.8rem; }
 .two { display: grid; gap: 0.8rem; grid-template-columns: minmax(0, 1fr); align-items: start; }
 .control {
