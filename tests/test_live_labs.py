@@ -79,6 +79,16 @@ LABS = [
         "Solved: 0.10 apart",
     ),
     Lab(
+        "deadline",
+        [
+            ("slow ones in group 1", "End", 1),
+            ("deadline, seconds", "ArrowLeft", 20),
+            ("late answers count when they come", "Space", 1),
+            ("models", "ArrowDown", 1),
+        ],
+        "Solved: lost, and won back",
+    ),
+    Lab(
         "desk",
         [("feature skew", "End", 1), ("conflict", "End", 1)],
         "Solved: you broke one border twice",

@@ -16,6 +16,7 @@ from clusterfl_core.live.labs.angle import angle
 from clusterfl_core.live.labs.attack import attack
 from clusterfl_core.live.labs.balance import balance
 from clusterfl_core.live.labs.compass import compass
+from clusterfl_core.live.labs.deadline import deadline
 from clusterfl_core.live.labs.desk import desk
 from clusterfl_core.live.labs.drift import drift
 from clusterfl_core.live.labs.gardens import gardens
@@ -32,6 +33,7 @@ __all__ = [
     "attack",
     "balance",
     "compass",
+    "deadline",
     "desk",
     "drift",
     "gardens",
