@@ -115,6 +115,16 @@ LABS = [
     ),
     Lab("phase", [("spread within a group", "ArrowRight", 6)], "Solved: "),
     Lab(
+        "race",
+        [
+            ("local steps", "End", 1),
+            ("Step", "Enter", 1),
+            ("local steps", "Home", 1),
+            ("Step", "Enter", 1),
+        ],
+        "Solved: ",
+    ),
+    Lab(
         "server",
         [
             ("Step", "Enter", 8),
@@ -129,6 +139,14 @@ LABS = [
         "springs",
         [("Step", "Enter", 6), ("Regress from here", "Enter", 1), ("Step", "Enter", 6)],
         "Solved: collapsed to 0.11",
+    ),
+    Lab(
+        "threshold",
+        [
+            ("distance within a pair", "ArrowLeft", 6),
+            ("threshold, % of the height", "ArrowLeft", 30),
+        ],
+        "Solved: ",
     ),
     Lab(
         "wedges",

@@ -22,8 +22,10 @@ from clusterfl_core.live.labs.drift import drift
 from clusterfl_core.live.labs.gardens import gardens
 from clusterfl_core.live.labs.phase import phase
 from clusterfl_core.live.labs.plane import plane
+from clusterfl_core.live.labs.race import race
 from clusterfl_core.live.labs.server import server
 from clusterfl_core.live.labs.springs import springs
+from clusterfl_core.live.labs.threshold import threshold
 from clusterfl_core.live.labs.wedges import wedges
 from clusterfl_core.live.page import Laboratory, script
 
@@ -39,8 +41,10 @@ __all__ = [
     "gardens",
     "phase",
     "plane",
+    "race",
     "script",
     "server",
     "springs",
+    "threshold",
     "wedges",
 ]
