@@ -33,9 +33,7 @@ FIELDS = {
 }
 
 
-def deadline(
-    deadline=8, *, quick=2, slow=6, linked=2, luck=0.2, models="one", late=False, task=""
-):
+def deadline(deadline=8, *, quick=2, slow=6, linked=2, luck=0.2, models="one", late=False, task=""):
     """Ten clients in two groups, five of them slow, and a server that waits so long and no longer.
 
     Parameters
@@ -129,10 +127,7 @@ def played(deadline, *, quick, slow, linked, luck, models, late):
         answers = [working.pop(i)[1] for i in there]
         if not late:
             working = {}
-        if answers:
-            now = algorithm.absorb(now, iter([Replies.join(answers)]))
-        else:
-            now = now.next()
+        now = algorithm.absorb(now, iter([Replies.join(answers)])) if answers else now.next()
         heard += np.bincount([i // EACH for i in there], minlength=2)
         clock, rounds = end, rounds + 1
     bank = now.bank.flatten().to(torch.float64)

@@ -17,12 +17,12 @@ CLASSES = 10
 FIELDS = {
     "clients": Whole("clients", 1, 24),
     "images": Number("images a client", 10, 160, by=10),
-    "inputs": Choice("inputs", (("64", "64: 8 × 8"), ("256", "256: 16 × 16"), ("784", "784: 28 × 28"))),
+    "inputs": Choice("inputs", (("64", "8 × 8"), ("256", "16 × 16"), ("784", "28 × 28"))),
     "hidden": Whole("hidden units", 4, 32),
     "steps": Whole("local steps", 1, 20),
     "workers": Whole("workers", 1, 8),
     "rounds": Whole("tries", 0, 20),
-}  # fmt: skip
+}
 
 
 def race(*, clients=4, images=80, inputs=784, hidden=16, steps=5, workers=2, task=""):
@@ -55,7 +55,9 @@ def race(*, clients=4, images=80, inputs=784, hidden=16, steps=5, workers=2, tas
         FIELDS, clients=clients, images=images, inputs=str(inputs), hidden=hidden, steps=steps,
         workers=workers, rounds=0,
     )  # fmt: skip
-    sentence = f"Race: a round of {clients} clients on your machine, by plain descent and Gram form."
+    sentence = (
+        f"Race: a round of {clients} clients on your machine, by plain descent and Gram form."
+    )
     return Laboratory("race", {"state": found, "task": task}, sentence, _still(found))
 
 

@@ -10,7 +10,7 @@ from clusterfl_core.live.fields import Choice, Number, Whole, state
 from clusterfl_core.live.page import Laboratory
 from clusterfl_core.models import LinearRegression
 
-__all__ = ["FIELDS", "cut", "compared", "threshold", "tree", "world"]
+__all__ = ["FIELDS", "compared", "cut", "threshold", "tree", "world"]
 
 EACH, APART = 3, 2.4
 FIELDS = {
