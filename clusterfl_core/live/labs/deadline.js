@@ -20,7 +20,7 @@ const OWN = [
   [-0.15, -0.1],
   [0.1, 0.15],
 ];
-const PACE = [1, 0.85, 1.07, 0.93, 1.15];
+const OWN_PACE = [1, 0.85, 1.07, 0.93, 1.15];
 const STARTS = {
   one: [[0, 1.5]],
   each: [
@@ -30,7 +30,7 @@ const STARTS = {
 };
 const KEPT = 0.9 ** 5; // of the way to its own best model, after five steps of size 0.1
 const GOAL = { lost: 2, near: 0.4 };
-const [LEFT, RIGHT, HIGH, LOW] = [-0.86, 0.97, 0.74, -0.8]; // of the time lines, in a square from -1 to 1
+const [BEGIN_AT, END_AT, TOP_ROW, LAST_ROW] = [-0.86, 0.97, 0.74, -0.8]; // of the time lines, in a square from -1 to 1
 const SEEN =
   "Top: the first 24 seconds; a line is a client, full circles and squares at its end are groups 0 and 1. A full " +
   "bar is work whose answer counts, and a mark ends it; an empty bar that ends in a cross is thrown away; upright lines end the " +
@@ -64,7 +64,7 @@ function played_through(state) {
     const chance = luck_in(round);
     for (const i of CLIENTS) {
       if (working.has(i)) continue;
-      const seconds = usual(i, state) * PACE[i % EACH] * Math.exp(luck * chance[i]);
+      const seconds = usual(i, state) * OWN_PACE[i % EACH] * Math.exp(luck * chance[i]);
       const c = bottom(i);
       const answer = model_of(i).map((value, a) => c[a] + KEPT * (value - c[a]));
       working.set(i, { from: clock, to: clock + seconds, answer });
@@ -106,9 +106,9 @@ function played_through(state) {
   };
 }
 
-const across = (seconds) => LEFT + ((RIGHT - LEFT) * seconds) / SHOWN;
-const seconds_at = (x) => ((x - LEFT) / (RIGHT - LEFT)) * SHOWN;
-const row_of = (i) => HIGH - 0.05 - ((HIGH - LOW - 0.1) * (i + 0.5 + (group_of(i) ? 0.4 : 0))) / 10.4;
+const across = (seconds) => BEGIN_AT + ((END_AT - BEGIN_AT) * seconds) / SHOWN;
+const seconds_at = (x) => ((x - BEGIN_AT) / (END_AT - BEGIN_AT)) * SHOWN;
+const row_of = (i) => TOP_ROW - 0.05 - ((TOP_ROW - LAST_ROW - 0.1) * (i + 0.5 + (group_of(i) ? 0.4 : 0))) / 10.4;
 
 function drawn_lines({ size, at }, { state, found }) {
   const thick = Math.max(5, size * 0.022);
@@ -143,15 +143,15 @@ function drawn_lines({ size, at }, { state, found }) {
     ];
   });
   const tick = (seconds) => {
-    const [x, y] = at([across(seconds), LOW]);
+    const [x, y] = at([across(seconds), LAST_ROW]);
     return svg("text", { x, y: y + 15, "text-anchor": "middle" }, `${seconds}`);
   };
   const upright = (seconds, more) => {
-    const [x, top] = at([across(seconds), HIGH]);
-    const [, low] = at([0, LOW]);
+    const [x, top] = at([across(seconds), TOP_ROW]);
+    const [, low] = at([0, LAST_ROW]);
     return svg("path", { d: `M${x} ${top}V${low}`, stroke: "currentColor", ...more });
   };
-  const [right, low] = at([RIGHT, LOW]);
+  const [right, low] = at([END_AT, LAST_ROW]);
   const marks = [
     ...found.ends
       .filter((end) => end <= SHOWN)

@@ -23,10 +23,6 @@ const SEEN =
 
 const distance_of = (one, other) =>
   Math.sqrt(one.reduce((sum, value, a) => sum + (value - other[a]) ** 2, 0));
-const centred = (row) => {
-  const mean = row.reduce((sum, value) => sum + value, 0) / row.length;
-  return row.map((value) => value - mean);
-};
 
 // The tree of clients by their distances: merges [one, other, height] as SciPy names them, client i is node i.
 function tree_of(distances, link) {
@@ -112,8 +108,12 @@ function grown_from({ near, noise, points, size, draw, by, link }) {
   const alone = world.clients.map((client) => [...least_squares(client.xx, client.xy)]);
   const model = LinearRegression(2);
   const losses = world.clients.map((client) => alone.map((theta) => model.loss(theta, client)));
-  const rows = { models: alone, losses, centred: losses.map(centred) }[by];
-  const distances = rows.map((row) => rows.map((other) => distance_of(row, other)));
+  const between = {
+    models: (i, j) => distance_of(alone[i], alone[j]),
+    cross: (i, j) => (losses[i][j] + losses[j][i]) / 2,
+    losses: (i, j) => distance_of(losses[i], losses[j]),
+  }[by];
+  const distances = range(m).map((i) => range(m).map((j) => between(i, j)));
   const merges = tree_of(distances, link);
   const members = members_of(merges, m);
   const squared = (theta, i) => distance_of(theta, truth[world.clusters[i]]) ** 2;

@@ -10,7 +10,7 @@ from clusterfl_core.live.fields import Choice, Number, Whole, state
 from clusterfl_core.live.page import Laboratory
 from clusterfl_core.models import LinearRegression
 
-__all__ = ["FIELDS", "compared", "cut", "threshold", "tree", "world"]
+__all__ = ["FIELDS", "compared", "cut", "threshold", "world"]
 
 EACH, APART = 3, 2.4
 FIELDS = {
@@ -18,9 +18,9 @@ FIELDS = {
     "by": Choice(
         "compared by",
         (
-            ("models", "local models"),
+            ("models", "their lone models"),
+            ("cross", "losses of each other's models"),
             ("losses", "loss vectors"),
-            ("centred", "centred loss vectors"),
         ),
     ),
     "link": Choice(
@@ -33,14 +33,14 @@ FIELDS = {
     ),
     "near": Number("distance within a pair", 0, 2, by=0.05),
     "noise": Number("noise σ", 0.1, 2, by=0.1),
-    "points": Whole("points a client", 4, 60),
+    "points": Whole("points a client", 4, 200),
     "size": Whole("clients of the last group", 1, 6),
     "draw": Whole("draw", 0, 99),
 }
 
 
 def threshold(
-    threshold=60, *, by="models", link="single", near=1.2, noise=0.5, points=12, size=3, draw=0,
+    threshold=60, *, by="models", link="single", near=1.2, noise=1, points=40, size=3, draw=0,
     task="",
 ):  # fmt: skip
     """Four groups of clients in two pairs, and a threshold that is to find them.
@@ -49,9 +49,10 @@ def threshold(
     ----------
     threshold : int
         At which percentage of its height the tree is cut, 0 to 100.
-    by : {"models", "losses", "centred"}
-        What two clients are compared by: their lone models, or their losses under the lone models
-        of all, as they are or with each client's mean subtracted.
+    by : {"models", "cross", "losses"}
+        How far apart two clients are: as their lone models; as the mean loss of each one's lone
+        model on the other's points (SR-FCA, for images); or as their loss vectors, which have a
+        client's losses under the lone models of all.
     link : {"single", "complete", "average"}
         How far apart two groups are: as their nearest clients, as their farthest, or as all pairs
         on average. The first gives the connected pieces of the graph of near clients.
@@ -60,7 +61,7 @@ def threshold(
     noise : float
         Standard deviation of a label's noise, 0.1 to 2.
     points : int
-        Of each client, 4 to 60.
+        Of each client, 4 to 200.
     size : int
         Clients of the last group, 1 to 6; the others have three each.
     draw : int
@@ -98,21 +99,16 @@ def world(near, noise, points, size, draw):
 
 
 def compared(federation, by):
-    """The lone models of the clients [m, 2], and the rows by which they are compared."""
-    pairs = [federation.train.points(i) for i in range(len(federation))]
-    alone = torch.stack([torch.linalg.lstsq(x, y[:, None]).solution[:, 0] for x, y in pairs])
-    if by == "models":
-        return alone.numpy(), alone.numpy()
+    """The lone models of the clients, ndarray [m, 2], and how far apart two are, [m, m]."""
+    from scipy.spatial.distance import pdist, squareform  # slow to import
+
+    x, y = federation.train.x, federation.train.y  # in float64; all hold equally many points
+    alone = torch.linalg.lstsq(x, y[..., None]).solution[..., 0]
     bank = Bank(LinearRegression(2).double(), {"theta": alone})
     losses = compute.loss_matrix(bank, federation.train).numpy()
-    return alone.numpy(), losses - losses.mean(1, keepdims=True) * (by == "centred")
-
-
-def tree(rows, link):
-    """SciPy's tree of rows."""
-    from scipy.cluster.hierarchy import linkage  # slow to import
-
-    return linkage(rows, link)
+    if by == "cross":
+        return alone.numpy(), (losses + losses.T) / 2 * (1 - np.eye(len(losses)))
+    return alone.numpy(), squareform(pdist(alone.numpy() if by == "models" else losses))
 
 
 def cut(threshold, *, by, link, near, noise, points, size, draw):
@@ -131,22 +127,22 @@ def cut(threshold, *, by, link, near, noise, points, size, draw):
         from its clients' true ones, and "alone", that of the lone models; "moved", models that
         travel until clients can be compared.
     """
-    from scipy.cluster.hierarchy import fcluster  # slow to import
-    from scipy.spatial.distance import pdist
+    from scipy.cluster.hierarchy import fcluster, linkage  # slow to import
 
     federation, truth = world(near, noise, points, size, draw)
-    alone, rows = compared(federation, by)
-    merges, own = tree(rows, link), truth[federation.clusters.numpy()]
+    alone, far = compared(federation, by)
+    clusters, m = federation.clusters.numpy(), len(federation)
+    pairs = np.triu_indices(m, 1)
+    merges, own = linkage(far[pairs], link), truth[clusters]
     height = threshold / 100 * merges[-1, 2]
     found = fcluster(merges, height, "distance") - 1
     means = np.stack([alone[found == j].mean(0) for j in range(found.max() + 1)])
-    same = pdist(federation.clusters.numpy()[:, None]) == 0
-    m = len(federation)
+    same = clusters[pairs[0]] == clusters[pairs[1]]
     return {
         "threshold": height,
         "groups": found.max() + 1,
         "right": 100 * evaluation.identity_accuracy(torch.from_numpy(found), federation.clusters),
-        "pairs": 100 * (pdist(rows) <= height).mean(),
+        "pairs": 100 * (far[pairs] <= height).mean(),
         "inside": 100 * same.mean(),
         "error": ((means[found] - own) ** 2).sum(1).mean(),
         "alone": ((alone - own) ** 2).sum(1).mean(),
