@@ -30,14 +30,15 @@ const STARTS = {
 };
 const KEPT = 0.9 ** 5; // of the way to its own best model, after five steps of size 0.1
 const GOAL = { lost: 2, near: 0.4 };
-const [BEGIN_AT, END_AT, TOP_ROW, LAST_ROW] = [-0.86, 0.97, 0.74, -0.8]; // of the time lines, in a square from -1 to 1
+// Of the time lines, in a square from -1 to 1:
+const [BEGIN_AT, END_AT, TOP_ROW, LAST_ROW] = [-0.86, 0.94, 0.74, -0.8];
 const SEEN =
-  "Top: the first 24 seconds; a line is a client, full circles and squares at its end are groups 0 and 1. A full " +
-  "bar is work whose answer counts, and a mark ends it; an empty bar that ends in a cross is thrown away; upright lines end the " +
-  "rounds. Below: how far the model that a group has stands from its best one, over two minutes. " +
-  "Drag the deadline and the two diamonds, the usual times of quick and slow clients. " +
-  "Simplified: losses are bowls of one shape, the wire and the fixed price of a round cost nothing, and with a model for each " +
-  "group every client knows its own.";
+  "Top: the first 24 seconds. A row is a client, circles are of group 0 and squares of group 1. A " +
+  "full bar is work whose answer counts, and a mark ends it; an empty bar that ends in a cross is " +
+  "thrown away; upright lines end the rounds. Below: how far the model that a group has stands " +
+  "from its best one. Drag the deadline and the two diamonds, the usual times of quick and slow " +
+  "clients. Simplified: losses are bowls of one shape, the wire and a round's fixed price cost " +
+  "nothing, and one model a group begins so near its group that every client picks its own.";
 
 const group_of = (i) => Math.floor(i / EACH);
 const is_slow = (i, linked) => i % EACH < (group_of(i) ? linked : EACH - linked);
@@ -108,7 +109,10 @@ function played_through(state) {
 
 const across = (seconds) => BEGIN_AT + ((END_AT - BEGIN_AT) * seconds) / SHOWN;
 const seconds_at = (x) => ((x - BEGIN_AT) / (END_AT - BEGIN_AT)) * SHOWN;
-const row_of = (i) => TOP_ROW - 0.05 - ((TOP_ROW - LAST_ROW - 0.1) * (i + 0.5 + (group_of(i) ? 0.4 : 0))) / 10.4;
+const row_of = (i) => {
+  const place = i + 0.5 + (group_of(i) ? 0.4 : 0); // a gap between the groups
+  return TOP_ROW - 0.05 - ((TOP_ROW - LAST_ROW - 0.1) * place) / (2 * EACH + 0.4);
+};
 
 function drawn_lines({ size, at }, { state, found }) {
   const thick = Math.max(5, size * 0.022);
@@ -160,14 +164,15 @@ function drawn_lines({ size, at }, { state, found }) {
     upright(state.deadline, { "stroke-width": 2, "stroke-dasharray": "6 4" }),
     ...CLIENTS.map((i) => {
       const [x, y] = at([-0.95, row_of(i)]);
-      return group_mark(group_of(i), x, y, thick * 0.75, { fill: colour_of(group_of(i)), class: "edge" });
+      const group = group_of(i);
+      return group_mark(group, x, y, thick * 0.75, { fill: colour_of(group), class: "edge" });
     }),
     ...[0, 6, 12, 18, 24].map(tick),
     svg("text", { x: right, y: low + 30, "text-anchor": "end" }, "seconds"),
   ];
   const label =
-    `Time lines of ten clients; a round ends after ${digits(state.deadline, 2)} seconds at the latest. ` +
-    `Answers heard: group 0 ${digits(found.heard[0], 0)} %, group 1 ${digits(found.heard[1], 0)} %.`;
+    `Time lines of ten clients; a round ends after ${digits(state.deadline)} seconds at the ` +
+    `latest. Heard: group 0 ${digits(found.heard[0], 0)} %, group 1 ${digits(found.heard[1], 0)} %.`;
   return { label, marks };
 }
 
@@ -178,9 +183,10 @@ laboratory("deadline", {
   title: "deadline",
   compute: played_through,
   told: ({ linked, deadline }, { far, rounds, heard }) =>
-    `${linked} of the 5 slow clients are in group 1. With a deadline of ${digits(deadline, 2)} seconds there are ${rounds} rounds; ` +
-    `${digits(heard[0], 0)} % of group 0's answers count and ${digits(heard[1], 0)} % of group 1's. ` +
-    `At the end group 0 stands ${digits(far[0])} from its best model, group 1 ${digits(far[1])}.`,
+    `${linked} of the 5 slow clients are in group 1. With a deadline of ${digits(deadline)} seconds ` +
+    `there are ${rounds} rounds; ${digits(heard[0], 0)} % of group 0's answers count and ` +
+    `${digits(heard[1], 0)} % of group 1's. At the end group 0 stands ${digits(far[0])} from its ` +
+    `best model, group 1 ${digits(far[1])}.`,
   readings: (_, { far, rounds, seconds, heard }) => [
     ["group 0 from its best model", far[0], 2],
     ["group 1 from its best model", far[1], 2],
@@ -208,17 +214,20 @@ laboratory("deadline", {
         `${now}. Lost is: group 0 at most ${digits(GOAL.near, 1)}, group 1 at least ${GOAL.lost}.`,
         false,
       ];
-    const limit = `the deadline at most ${digits(lost.deadline, 2)}`;
+    const limit = `the deadline at most ${digits(lost.deadline)}`;
     if (!same_clients(state, lost))
       return [
-        `Group 1 was lost, but these are other clients: quick ${digits(lost.quick, 2)}, slow ${digits(lost.slow, 2)}, ${lost.linked} slow ones in group 1, luck ${digits(lost.luck, 2)}.`,
+        `Group 1 was lost with other clients: quick ${digits(lost.quick)}, slow ` +
+          `${digits(lost.slow)}, ${lost.linked} slow in group 1, luck ${digits(lost.luck)}.`,
         false,
       ];
-    if (state.deadline > lost.deadline) return [`Group 1 was lost. ${now}, but keep ${limit}.`, false];
+    if (state.deadline > lost.deadline)
+      return [`Group 1 was lost. ${now}, but keep ${limit}.`, false];
     if (far.every((one) => one <= GOAL.near))
       return [`Solved: lost, and won back. ${now}, with ${limit}.`, true];
     return [
-      `Group 1 was lost. ${now}; won back is at most ${digits(GOAL.near, 1)} for both, with the same clients and ${limit}.`,
+      `Group 1 was lost. ${now}; won back is at most ${digits(GOAL.near, 1)} for both, ` +
+        `with the same clients and ${limit}.`,
       false,
     ];
   },
@@ -270,27 +279,35 @@ laboratory("deadline", {
       return row_of(i ?? CLIENTS.find((one) => is_slow(one, linked) === slow)) + 0.07;
     };
     return {
-      main: [square.node],
+      main: [square.node, chart.node],
       side: [
         ...["deadline", "quick", "slow", "linked", "luck", "models", "late"].map((entry) =>
           lab.control(entry),
         ),
-        chart.node,
       ],
       key: SEEN,
       show({ state, found }) {
+        const pace = (entry) =>
+          handle(
+            state,
+            entry,
+            `usual time of ${entry} clients`,
+            row_where(entry === "slow", state.linked),
+            diamond(entry),
+          );
         square.show({ state, found }, [
           handle(state, "deadline", "deadline on the time line", 0.87, flag),
-          handle(state, "quick", "usual time of quick clients", row_where(false, state.linked), diamond("quick")),
-          handle(state, "slow", "usual time of slow clients", row_where(true, state.linked), diamond("slow")),
+          pace("quick"),
+          pace("slow"),
         ]);
+        const close = Math.abs(found.far[0] - found.far[1]) < 0.7;
         const line = (group) => ({
           points: found.path.map(([seconds, far]) => [seconds, far[group]]),
           name: `group ${group}`,
           colour: colour_of(group),
           wide: 2.4,
           dash: group ? "7 3" : "none",
-          under: found.far[group] < found.far[1 - group] && found.far[group] > 0.4,
+          back: group && close ? Math.floor(found.path.length / 2) : 0,
         });
         chart.show(
           `Distances at the end: group 0 ${digits(found.far[0])}, group 1 ${digits(found.far[1])}.`,

@@ -14,17 +14,20 @@ const EACH_HAS = 3; // clients of a group, but for the last
 const APART = 2.4; // of the two pairs of groups
 const NARROW = 10; // percent of the tree: what the task calls a narrow window
 const PERCENTS = range(101);
-const [LEAVES, ROOT, TABLE_LEFT, TABLE_RIGHT, ROWS_HIGH, ROWS_LOW] = [-0.86, 0.2, 0.31, 0.97, 0.7, -0.78];
+const [LEAVES, ROOT] = [-0.86, 0.2]; // in a square from -1 to 1: the tree
+const [TABLE_LEFT, TABLE_RIGHT, ROWS_HIGH, ROWS_LOW] = [0.31, 0.97, 0.7, -0.78];
 const SEEN =
-  "Left: the tree. Two groups of clients join where their line ends; shapes are true groups, colours and numbers the groups below " +
-  "the threshold, the dashed line that you drag. Right: the loss vectors. A row has one client's losses under the lone models of all, dark where the loss is " +
-  "large; frames are the groups found. Below: the error of the groups' means, thick where every client stands right. Nobody outside a " +
-  "laboratory sees that. Simplified: straight lines with two unknowns, fitted exactly; each group's model is the mean of its clients'.";
+  "Left: the tree. Groups join as far to the right as they are apart; shapes are true groups, " +
+  "colours and numbers the groups at the threshold, the dashed line that you drag. Right: the loss " +
+  "vectors. A row has one client's losses under the lone models of all, dark where they are large; " +
+  "frames are the groups found. Below: the error of the groups' means, thick where every client " +
+  "stands right, which nobody outside a laboratory sees. Simplified: lines with two unknowns, " +
+  "fitted exactly; a group's model is the mean of its clients'.";
 
 const distance_of = (one, other) =>
   Math.sqrt(one.reduce((sum, value, a) => sum + (value - other[a]) ** 2, 0));
 
-// The tree of clients by their distances: merges [one, other, height] as SciPy names them, client i is node i.
+// The tree of clients by their distances: merges [one, other, height], named as SciPy names them.
 function tree_of(distances, link) {
   const m = distances.length;
   const far = distances.map((row) => [...row]);
@@ -62,7 +65,7 @@ function members_of(merges, m) {
   return members;
 }
 
-// The group of each client when the first `count` merges are made, numbered in order of first clients.
+// The group of each client after the first `count` merges, numbered in order of first clients.
 function groups_after(merges, members, m, count) {
   const label = range(m);
   for (let s = 0; s < count; s++) {
@@ -101,7 +104,9 @@ let grown = { name: "", trees: null };
 function grown_from({ near, noise, points, size, draw, by, link }) {
   const name = JSON.stringify([near, noise, points, size, draw, by, link]);
   if (grown.name === name) return grown.trees;
-  const truth = [-1, 1].flatMap((side) => [-1, 1].map((up) => [(side * APART) / 2, (up * near) / 2]));
+  const truth = [-1, 1].flatMap((side) =>
+    [-1, 1].map((up) => [(side * APART) / 2, (up * near) / 2]),
+  );
   const clients = [EACH_HAS, EACH_HAS, EACH_HAS, size];
   const world = make_linear({ truth, clients, points, noise, seed: draw });
   const m = world.clients.length;
@@ -134,10 +139,9 @@ function grown_from({ near, noise, points, size, draw, by, link }) {
   const pairs = distances.flatMap((row, i) => row.slice(0, i));
   const inside =
     clients.reduce((sum, count) => sum + count * (count - 1), 0) / (m * (m - 1)); // (12.2)
-  grown = {
-    name,
-    trees: { clusters: world.clusters, losses, merges, members, cuts, percents, window, top, pairs, inside, m },
-  };
+  const { clusters } = world;
+  const measures = { percents, window, top, pairs, inside, m };
+  grown = { name, trees: { clusters, losses, merges, members, cuts, ...measures } };
   return grown.trees;
 }
 
@@ -160,7 +164,7 @@ function cut_at(state) {
 
 const across_tree = (percent) => LEAVES + ((ROOT - LEAVES) * percent) / 100;
 
-function drawn_tree({ size, at }, { state, found }) {
+function drawn_tree({ size, at, line }, { state, found }) {
   const { m, merges, members, percents, groups, clusters, losses } = found;
   const order = members.at(-1);
   const row_of = (i) =>
@@ -170,10 +174,15 @@ function drawn_tree({ size, at }, { state, found }) {
     const x = across_tree(percents[s]);
     const [[a, b], [c, d]] = [spots[one], spots[other]];
     spots.push([x, (b + d) / 2]);
-    const path = [[a, b], [x, b], [x, d], [c, d]].map((spot) => at(spot).map((v) => v.toFixed(1)).join(" "));
+    const corners = [
+      [a, b],
+      [x, b],
+      [x, d],
+      [c, d],
+    ];
     const below = percents[s] <= state.threshold;
-    return svg("path", {
-      d: `M${path.join("L")}`,
+    return svg("polyline", {
+      points: line(corners),
       fill: "none",
       stroke: "currentColor",
       "stroke-width": below ? 2.4 : 1,
@@ -233,8 +242,8 @@ function drawn_tree({ size, at }, { state, found }) {
     }),
   ];
   const label =
-    `Tree of ${m} clients and their loss vectors. At ${state.threshold} percent of its height ` +
-    `there are ${found.count} groups; ${digits(100 * found.right, 0)} percent of the clients stand right.`;
+    `Tree of ${m} clients and their loss vectors. At ${state.threshold} percent of its height there ` +
+    `are ${found.count} groups; ${digits(100 * found.right, 0)} percent of the clients stand right.`;
   return { label, marks };
 }
 
@@ -244,9 +253,9 @@ laboratory("threshold", {
   title: "threshold",
   compute: cut_at,
   told: ({ threshold }, { count, right, m, near_pairs, error, alone }) =>
-    `At ${threshold} % of the tree's height, ${digits(100 * near_pairs, 0)} % of the pairs are within the threshold: ` +
-    `${count} ${count === 1 ? "group" : "groups"}, ${Math.round(right * m)} of ${m} clients in the right one. ` +
-    `Mean squared error ${digits(error, 3)}; alone ${digits(alone, 3)}.`,
+    `At ${threshold} % of the tree's height, ${digits(100 * near_pairs, 0)} % of the pairs are within ` +
+    `the threshold: ${count} ${count === 1 ? "group" : "groups"}, ${Math.round(right * m)} of ${m} ` +
+    `clients in the right one. Mean squared error ${digits(error, 3)}; alone ${digits(alone, 3)}.`,
   readings: (_, { limit, count, right, near_pairs, inside, error, alone, moved }) => [
     ["threshold", limit, 3],
     ["groups", count, 0],
@@ -261,8 +270,9 @@ laboratory("threshold", {
     [
       "from clusterfl_core.live.labs.threshold import cut",
       "",
-      `clients = {"near": ${near}, "noise": ${noise}, "points": ${points}, "size": ${size}, "draw": ${draw}}`,
-      `print(*cut(${threshold}, by="${by}", link="${link}", **clients).values())`,
+      `clients = {"near": ${near}, "noise": ${noise}, "points": ${points}, "size": ${size}}`,
+      `found = cut(${threshold}, by="${by}", link="${link}", **clients, draw=${draw})`,
+      "print(*found.values())",
       "",
     ].join("\n"),
   task(_, found) {
@@ -270,7 +280,9 @@ laboratory("threshold", {
     if (window === null)
       return ["No threshold is right here: on every cut somebody stands in a wrong group.", false];
     const wide = window[1] - window[0];
-    const where = `Right from ${digits(window[0], 1)} to ${digits(window[1], 1)} % of the height, a window of ${digits(wide, 1)} %`;
+    const where =
+      `Right from ${digits(window[0], 1)} to ${digits(window[1], 1)} % of the height, ` +
+      `a window of ${digits(wide, 1)} %`;
     if (!in_window(found))
       return [
         wide < NARROW
@@ -297,13 +309,10 @@ laboratory("threshold", {
     const to = (percent, begins) =>
       lab.change({ threshold: Math.max(0, Math.min(100, Math.round(percent))) }, begins);
     return {
-      main: [square.node],
-      side: [
-        ...["threshold", "by", "link", "near", "noise", "points", "size", "draw"].map((entry) =>
-          lab.control(entry),
-        ),
-        chart.node,
-      ],
+      main: [square.node, chart.node],
+      side: ["threshold", "by", "link", "near", "noise", "points", "size", "draw"].map((entry) =>
+        lab.control(entry),
+      ),
       key: SEEN,
       show({ state, found }) {
         square.show({ state, found }, [
@@ -311,9 +320,11 @@ laboratory("threshold", {
             key: "threshold",
             name: "threshold on the tree",
             at: [across_tree(state.threshold), 0.84],
-            draw: (x, y) => svg("path", { d: `M${x - 9} ${y - 9}h18l-9 16z`, fill: "currentColor" }),
+            draw: (x, y) =>
+              svg("path", { d: `M${x - 9} ${y - 9}h18l-9 16z`, fill: "currentColor" }),
             moved: ([x], begins) => to((100 * (x - LEAVES)) / (ROOT - LEAVES), begins),
-            pressed: ([right, up], far) => to(state.threshold + (right + up) * (far ? 10 : 1), true),
+            pressed: ([right, up], far) =>
+              to(state.threshold + (right + up) * (far ? 10 : 1), true),
             range: [0, 100, state.threshold],
             said: `${state.threshold} percent, ${found.count} groups`,
           },
@@ -344,7 +355,7 @@ laboratory("threshold", {
               draw: (x, y) => group_mark(0, x, y, 5, { fill: "Canvas", class: "edge" }),
             },
           ],
-          { low: 0.6 * least, high: 1.8 * most },
+          { low: 0.4 * least, high: 1.8 * most },
         );
       },
     };

@@ -18,18 +18,14 @@ FIELDS = {
     "by": Choice(
         "compared by",
         (
-            ("models", "their lone models"),
-            ("cross", "losses of each other's models"),
+            ("models", "lone models"),
+            ("cross", "cross losses"),
             ("losses", "loss vectors"),
         ),
     ),
     "link": Choice(
-        "groups are near by",
-        (
-            ("single", "their nearest clients"),
-            ("complete", "their farthest clients"),
-            ("average", "the mean over pairs"),
-        ),
+        "distance of groups",
+        (("single", "nearest pair"), ("complete", "farthest pair"), ("average", "mean of pairs")),
     ),
     "near": Number("distance within a pair", 0, 2, by=0.05),
     "noise": Number("noise σ", 0.1, 2, by=0.1),
