@@ -79,6 +79,16 @@ LABS = [
         "Solved: 0.10 apart",
     ),
     Lab(
+        "deadline",
+        [
+            ("slow ones in group 1", "End", 1),
+            ("deadline, seconds", "ArrowLeft", 20),
+            ("late answers count when they come", "Space", 1),
+            ("models", "ArrowDown", 1),
+        ],
+        "Solved: lost, and won back",
+    ),
+    Lab(
         "desk",
         [("feature skew", "End", 1), ("conflict", "End", 1)],
         "Solved: you broke one border twice",
@@ -105,6 +115,16 @@ LABS = [
     ),
     Lab("phase", [("spread within a group", "ArrowRight", 6)], "Solved: "),
     Lab(
+        "race",
+        [
+            ("local steps", "End", 1),
+            ("Step", "Enter", 1),
+            ("local steps", "Home", 1),
+            ("Step", "Enter", 1),
+        ],
+        "Solved: ",
+    ),
+    Lab(
         "server",
         [
             ("Step", "Enter", 8),
@@ -119,6 +139,14 @@ LABS = [
         "springs",
         [("Step", "Enter", 6), ("Regress from here", "Enter", 1), ("Step", "Enter", 6)],
         "Solved: collapsed to 0.11",
+    ),
+    Lab(
+        "threshold",
+        [
+            ("distance within a pair", "ArrowLeft", 6),
+            ("threshold, % of the height", "ArrowLeft", 30),
+        ],
+        "Solved: ",
     ),
     Lab(
         "wedges",

@@ -16,13 +16,16 @@ from clusterfl_core.live.labs.angle import angle
 from clusterfl_core.live.labs.attack import attack
 from clusterfl_core.live.labs.balance import balance
 from clusterfl_core.live.labs.compass import compass
+from clusterfl_core.live.labs.deadline import deadline
 from clusterfl_core.live.labs.desk import desk
 from clusterfl_core.live.labs.drift import drift
 from clusterfl_core.live.labs.gardens import gardens
 from clusterfl_core.live.labs.phase import phase
 from clusterfl_core.live.labs.plane import plane
+from clusterfl_core.live.labs.race import race
 from clusterfl_core.live.labs.server import server
 from clusterfl_core.live.labs.springs import springs
+from clusterfl_core.live.labs.threshold import threshold
 from clusterfl_core.live.labs.wedges import wedges
 from clusterfl_core.live.page import Laboratory, script
 
@@ -32,13 +35,16 @@ __all__ = [
     "attack",
     "balance",
     "compass",
+    "deadline",
     "desk",
     "drift",
     "gardens",
     "phase",
     "plane",
+    "race",
     "script",
     "server",
     "springs",
+    "threshold",
     "wedges",
 ]
