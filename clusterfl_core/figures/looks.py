@@ -38,6 +38,10 @@ ALGORITHMS = {
     "OneShot": "#2E9CCB",
     "FedAvg": "#D55E00",
     "LocalOnly": "#767676",
+    "CLoVE": "#874bc3",
+    "SR-FCA": "#28a709",
+    "StoCFL": "#b63d61",
+    "FineTuned": "#9e5535",
 }
 DASHES = {
     "IFCA": "-",
@@ -47,6 +51,10 @@ DASHES = {
     "OneShot": "-.",
     "FedAvg": "--",
     "LocalOnly": ":",
+    "CLoVE": "-",
+    "SR-FCA": "-",
+    "StoCFL": ":",
+    "FineTuned": "--",
 }
 INK, PAPER = "#000000", "#ffffff"  # become the colours of the page's text and ground
 GREY = ALGORITHMS["LocalOnly"]

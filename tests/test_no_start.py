@@ -1,0 +1,248 @@
+"""Chapter 12: SR-FCA and StoCFL's merging as its cells build them, and what it reads as stored."""
+
+import json
+from dataclasses import dataclass, replace
+
+import house
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.sparse.csgraph import connected_components
+from scipy.stats import trim_mean
+from test_oneshot_fedem import THETA, Normal, without
+
+import clusterfl_core as cf
+from clusterfl_core.algorithms.fedavg import State
+from clusterfl_core.contract import Replies
+from clusterfl_core.populations import regression
+
+CHAPTER = house.ROOT / "book" / "12_no_start_no_k.ipynb"
+EXPERIMENT = house.ROOT / "book" / "experiments" / "12_no_start.ipynb"
+SHARED = ["sr-fca-parts", "sr-fca-graph", "sr-fca-mean", "sr-fca-refine", "sr-fca-class"]
+ALONE, LOCAL = cf.LocalSGD(60, 0.1), cf.LocalSGD(3, 0.05)
+
+
+def sources(path):
+    cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+    return {cell["id"]: "".join(cell["source"]) for cell in cells}
+
+
+def built():
+    """What the chapter's cells define."""
+    names = {"cf": cf, "np": np, "torch": torch, "State": State, "Replies": Replies}
+    names |= {"dataclass": dataclass, "replace": replace, "__name__": __name__}
+    text = sources(CHAPTER)
+    for one in (*SHARED, "unite"):
+        exec(compile(text[one], one, "exec"), names)
+    exec(compile(text["sweep"].partition("\n\n\ndef counts")[0], "sweep", "exec"), names)
+    return names
+
+
+OURS = built()
+
+
+def sr_fca(**more):
+    return OURS["SRFCA"](Normal(4).double(), alone=ALONE, local=LOCAL, **more)
+
+
+def test_chapter_and_experiment_have_the_same_sr_fca():
+    here, there = sources(CHAPTER), sources(EXPERIMENT)
+    assert [here[one] for one in SHARED] == [there[one] for one in SHARED]
+
+
+# ---------------------------------------------------------------- ONE_SHOT
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(1, 12), st.floats(0, 0.5), st.integers(0, 10**6))
+def test_clusters_are_the_connected_pieces_of_the_graph(n, share, seed):
+    near = np.random.default_rng(seed).random((n, n)) < share
+    near = near | near.T
+    ours = OURS["components"](torch.tensor(near)).tolist()
+    theirs = connected_components(near)[1].tolist()
+    assert len(set(zip(ours, theirs, strict=True))) == len(set(ours)) == len(set(theirs))
+
+
+def test_one_edge_joins_two_groups_whole():
+    near = torch.block_diag(torch.ones(3, 3), torch.ones(3, 3)).bool()
+    assert OURS["components"](near).tolist() == [0, 0, 0, 1, 1, 1]
+    near[2, 3] = near[3, 2] = True
+    assert OURS["components"](near).tolist() == [0] * 6
+
+
+def test_small_clusters_are_dropped_unless_all_are_small():
+    large = OURS["large_only"]
+    assert large(torch.tensor([0, 1, 1, 2, 3, 3]), 2).tolist() == [-1, 0, 0, -1, 1, 1]
+    assert large(torch.tensor([0, 1, 1, 2]), 5).tolist() == [-1, 0, 0, -1]
+    assert large(torch.tensor([0, 1]), 2).tolist() == [0, 1]
+
+
+def test_the_threshold_is_a_share_of_all_pairs():
+    rows = torch.randn(9, 3, generator=torch.Generator().manual_seed(0))
+    far = torch.cdist(rows, rows)
+    for share in (0.25, 0.5, 1.0):
+        limit = OURS["threshold"](rows, share)
+        within = [bool(far[i, j] <= limit) for i in range(9) for j in range(i)]
+        assert np.mean(within) == pytest.approx(share, abs=1 / 36)
+
+
+@pytest.mark.parametrize("sizes", [[6] * 4, [9, 9, 6], [24], [1, 2, 3]])
+def test_the_share_of_the_pairs_within_groups(sizes):
+    own = np.repeat(np.arange(len(sizes)), sizes)
+    pairs = [own[i] == own[j] for i in range(len(own)) for j in range(i)]
+    assert OURS["inside"](sizes) == pytest.approx(np.mean(pairs))
+
+
+# ---------------------------------------------------------------- REFINE
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(1, 14), st.sampled_from([0.0, 0.1, 0.15, 0.21, 0.3]), st.integers(0, 10**6))
+def test_the_trimmed_mean_drops_as_many_on_both_sides(n, beta, seed):
+    rows = torch.from_numpy(np.random.default_rng(seed).standard_normal((n, 3)))
+    ours = OURS["trimmed_mean"](rows, beta).numpy()
+    np.testing.assert_allclose(ours, trim_mean(rows.numpy(), beta), atol=1e-12)
+    mirrored = OURS["trimmed_mean"](-rows, beta).numpy()
+    np.testing.assert_allclose(mirrored, -ours, atol=1e-12)
+
+
+def test_one_wild_member_does_not_move_a_trimmed_mean():
+    rows = torch.tensor([[0.0], [0.1], [0.2], [0.3], [1e6]])
+    assert float(OURS["trimmed_mean"](rows, 0.2)) == pytest.approx(0.2)
+    assert float(OURS["trimmed_mean"](rows, 0.0)) > 1e5
+
+
+def test_every_client_goes_to_the_nearest_cluster_that_is_left():
+    alone = torch.tensor([[0.0], [0.2], [0.1], [5.0], [5.1], [2.0]])
+    label, centers = OURS["recluster"](alone, torch.tensor([[0.0], [2.1], [5.0]]), 2)
+    assert label.tolist() == [0, 0, 0, 1, 1, 0]  # the middle one had a single client
+    assert centers.flatten().tolist() == [0.0, 5.0]
+
+
+def test_clusters_that_are_near_become_one_with_the_mean_of_their_models():
+    centers = torch.tensor([[0.0], [1.0], [9.0], [2.0]])
+    label, merged = OURS["merge"](torch.tensor([0, 1, 2, 3, 2]), centers, 1.0)
+    assert label.tolist() == [0, 0, 1, 0, 1]
+    assert merged.flatten().tolist() == [1.0, 9.0]
+
+
+def test_nothing_cuts_a_cluster():
+    federation = regression(THETA[:2], 12, 30, 0.2)
+    seen = [*cf.rounds(sr_fca(near=1.0), federation, 8)]
+    assert {len(one.state.bank) for one in seen} == {1}
+
+
+def test_with_all_pairs_joined_it_is_federated_averaging_from_the_lone_models():
+    federation = regression(THETA[:2], 12, 30, 0.2)
+    other = cf.OneShot(Normal(4).double(), 1, ALONE, LOCAL)
+    for mine, its in zip(
+        cf.rounds(sr_fca(near=1.0), federation, 8), cf.rounds(other, federation, 8), strict=True
+    ):
+        torch.testing.assert_close(mine.state.bank.flatten(), its.state.bank.flatten())
+        assert (mine.bytes_down, mine.bytes_up) == (its.bytes_down, its.bytes_up)
+
+
+def test_planted_groups_are_found_at_their_share_of_pairs():
+    federation = regression(THETA, 18, 30, 0.2)
+    algorithm = sr_fca(near=OURS["inside"]([6] * 3) - 0.01, beta=0.2)
+    run = cf.run(algorithm, federation, 8)
+    assert run.history[-1]["identity_accuracy"] == 1
+    assert len(run.models) == 3
+
+
+def test_refining_mends_clients_that_were_left_out():
+    federation = regression(THETA, 18, 30, 0.2)
+    first, *_, last = cf.rounds(sr_fca(near=0.12), federation, 8)
+    assert (first.state.assignments == -1).any()
+    assert (last.state.assignments >= 0).all()
+    whole = cf.evaluation.identity_accuracy
+    assert whole(last.state.assignments, federation.clusters) > whole(
+        first.state.assignments.clamp(min=0), federation.clusters
+    )
+
+
+def test_who_is_silent_at_first_stands_in_the_middle():
+    federation, algorithm = regression(THETA[:2], 12, 30, 0.2), sr_fca(near=0.3)
+    state = algorithm.init(federation, 0)
+    replies = algorithm.client_step(algorithm.plan(state), federation.train)
+    state = algorithm.absorb(state, iter([without(replies, {4})]))
+    rows = replies.bank.flatten()
+    middle = rows[[i for i in range(12) if i != 4]].mean(0)
+    torch.testing.assert_close(state.alone[4], middle)
+    torch.testing.assert_close(state.alone[5], rows[5])
+
+
+# ---------------------------------------------------------------- StoCFL
+
+
+def united(psi, rho, there=None, name=None):
+    psi = torch.tensor(psi)
+    there = torch.arange(len(psi)) if there is None else torch.tensor(there)
+    name = torch.arange(len(psi)) if name is None else torch.tensor(name)
+    return OURS["unite"](name, psi, there, rho).tolist()
+
+
+def test_who_points_the_same_way_is_united_under_the_lowest_name():
+    psi = [[1.0, 0.0], [0.0, 1.0], [2.0, 0.1], [0.1, 3.0]]
+    assert united(psi, 0.9) == [0, 1, 0, 1]
+    assert united(psi, 0.9999) == [0, 1, 2, 3]
+    assert united(psi, 0.0) == [0] * 4
+
+
+def test_who_is_absent_keeps_its_cluster_and_counts_for_nothing():
+    psi = [[1.0, 0.0], [1.0, 0.1], [1.0, 0.0]]
+    assert united(psi, 0.9, there=[0, 2]) == [0, 1, 0]
+    # client 1 is of cluster 0, away, and points elsewhere: its cluster is judged by client 0
+    assert united([[1.0, 0.0], [-9.0, 0.0], [1.0, 0.0]], 0.9, [0, 2], [0, 0, 2]) == [0, 0, 0]
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(2, 10), st.floats(-1, 1), st.integers(0, 10**6))
+def test_clusters_only_merge(n, rho, seed):
+    draw = np.random.default_rng(seed)
+    psi, name = draw.standard_normal((n, 3)), torch.arange(n)
+    for _ in range(4):
+        there = torch.from_numpy(np.flatnonzero(draw.random(n) < 0.6))
+        if not len(there):
+            continue
+        new = OURS["unite"](name, torch.tensor(psi), there, rho)
+        for j in name.unique():
+            assert len(new[name == j].unique()) == 1
+        name = new
+
+
+def test_means_of_groups_are_more_alike_than_their_members():
+    """Why a merge comes late: noise that hides a common direction leaves with the mean."""
+    source = torch.Generator().manual_seed(0)
+    common = torch.ones(200)
+    noise = torch.randn(2, 12, 200, generator=source) * 2
+    single = torch.cosine_similarity(common + noise[0, 0], common + noise[1, 0], dim=0)
+    joined = torch.cosine_similarity(common + noise[0].mean(0), common + noise[1].mean(0), dim=0)
+    assert joined > single + 0.2
+
+
+# ---------------------------------------------------------------- the stored runs
+
+
+def test_stored_runs_are_whole_and_of_the_same_methods():
+    runs = [one for one in cf.results.stored("12_no_start") if "population" in one["settings"]]
+    kinds = {one["settings"]["population"] for one in runs}
+    assert kinds == {"hard", "nested", "soft", "liars", "tiny", "skewed"}
+    for kind in kinds:
+        own = [one for one in runs if one["settings"]["population"] == kind]
+        assert [one["seed"] for one in own] == list(range(10))
+        assert len({tuple(one["values"]) for one in own}) == 1
+        counts = {len(run["clients"]) for one in own for run in one["values"].values()}
+        assert counts == {int(cf.comparison.honest(cf.comparison.build(kind, 0)).sum())}
+
+
+def test_seeds_of_the_search_are_none_of_the_comparison():
+    runs = [one for one in cf.results.stored("12_no_start") if "search" in one["settings"]]
+    assert len(runs) == 6
+    assert {one["seed"] for one in runs} == {100}
+    for one in runs:
+        for found in one["values"].values():
+            assert len(found["first"]) == 12
+            assert found["won"] in found["tried"]
