@@ -48,10 +48,10 @@ def readings(browser, folder, laboratory):
 
 
 @pytest.mark.parametrize(("kind", "s"), [("label", 0.75), ("feature", 1.0), ("conflict", 0.5)])
-def test_the_mixing_desk_shows_the_arrows_of_figure_2_4(browser, tmp_path, kind, s):
-    ids = ("43724410", "90bebf3f", "fig-2-4-data")
+def test_the_mixing_desk_shows_the_arrows_of_table_2_1(browser, tmp_path, kind, s):
+    ids = ("43724410", "90bebf3f", "table-2-1-data")
     chapter = cells("02_heterogeneity", *ids, seed=0, images=data.load("digits"))
-    (first, rest), right = chapter["two_moments"](kind, s, 0)
+    (first, rest), right, _ = chapter["two_moments"](kind, s, 0)
     wanted = [
         chapter["mean_cosine"](first),
         float(first.norm(dim=1).mean()),
