@@ -165,7 +165,7 @@ def test_scaled_and_renumbered_units_compute_the_same():
 
 
 def test_twenty_stored_draws_exceed_what_endless_points_would_give():
-    """The text's reading of R at R = 1, sigma = 0.1, beside the chapter's formula (6.2)."""
+    """The text's reading of R at R = 1, sigma = 0.1, beside the chance that a start splits the groups."""
     records = cf.results.stored("06_figure3", reading="norm", scale=1.0, noise=0.1)
     assert [r["seed"] for r in records] == list(range(20))
     r = np.sqrt(2 / 1000)
