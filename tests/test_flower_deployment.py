@@ -113,7 +113,7 @@ def test_a_client_that_sends_nan_two_models_an_error_and_nothing(tmp_path):
     for missing, part in zip(rest, parts, strict=True):
         assert part in missing[0]["why"], missing
     federation, algorithm = CASES["IFCA"]
-    absences = dict.fromkeys(range(2, 6), [1])
+    absences = {trip: [1] for trip in range(2, 6)}
     assert same(far.state, without(algorithm, federation, absences, 5))
 
 
