@@ -1,5 +1,6 @@
 """The grader: what it runs, what it keeps away, what it keeps, what it reports."""
 
+import gc
 import json
 import os
 import shutil
@@ -8,6 +9,7 @@ import socket
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import assignments
@@ -569,6 +571,29 @@ def test_lost_metadata_is_said_and_costs_nothing_that_can_be_recognised(course):
     assert {name for name in looks if not looks[name]} == sure
     status = {row["student"]: row["status"] for row in course.table()}
     assert {name for name in status if status[name] == "graded"} == sure
+
+
+# ---------------------------------------------------------------- several at a time
+
+
+def test_code_is_read_by_one_thread_at_a_time():
+    """Python 3.11.7 fails on sound code where a collection lets another thread in between."""
+    nested = "x = " + "[" * 20 + "f(1)" + "]" * 20
+    before = gc.get_threshold()
+    callback = lambda *told: time.sleep(0)  # noqa: E731
+
+    def read(number: int) -> list[set[str]]:
+        return [running.bound(f"{nested}\nname_{number} = 1\n" * 5) for _ in range(40)]
+
+    gc.callbacks.append(callback)
+    gc.set_threshold(20)
+    try:
+        with ThreadPoolExecutor(4) as pool:
+            found = list(pool.map(read, range(4)))
+    finally:
+        gc.callbacks.remove(callback)
+        gc.set_threshold(*before)
+    assert found == [[{"x", f"name_{number}"}] * 40 for number in range(4)]
 
 
 # ---------------------------------------------------------------- the command

@@ -258,6 +258,37 @@ def test_a_roster_gives_names_ids_and_pairs(course, tmp_path):
     assert moodle["s3"]["Grade"] == ""
 
 
+@pytest.mark.parametrize("folder", ["ana", "García, Ana", "s1"])
+def test_a_roster_that_comes_later_loses_no_mark_and_nobody(course, tmp_path, monkeypatch, folder):
+    path = tmp_path / "roster.csv"
+    path.write_text(ROSTER.replace("tim@uni.org;g1", "tim@uni.org;"), encoding="utf-8")
+    course.hand_in(folder)
+    course.hand_in("Jo Müller", why="Another answer.")
+    first = course.grade()[folder]
+    course.mark(first.who.key, 2, "Well said.")
+    course.mark(safe("Jo Müller"), 1)
+    course.grade()
+    monkeypatch.setattr(running, "run", None)  # nothing runs once more
+    people = tuple(intake.roster(path))
+    for _ in range(2):
+        found = course.grade(options=grading.Options(people=people))
+        assert points(found["García, Ana"]) == [3, 5, 2]
+        assert points(found["Müller, Jo"]) == [3, 5, 1]
+        assert found["García, Ana"].tests[2].message == "Well said."
+        assert {found[name].status for name in ("García, Ana", "Müller, Jo")} == {"graded"}
+    rows = {row["student"]: row for row in course.table()}
+    assert (rows["García, Ana"]["id"], rows["García, Ana"]["points"]) == ("s1", "10")
+    assert len(rows) == len(people)
+    canvas = {row["Student"]: row for row in course.table("canvas")}
+    assert canvas["García, Ana"][small.NAME] == "10"
+    assert not course.waits("s1")
+    assert course.seen("s1").cells
+    for kind in ("autograded", "submitted"):
+        assert {p.name for p in (course.out / kind).iterdir() if any(p.iterdir())} == {"s1", "s3"}
+    pages = {p.stem for p in (course.out / "reports").glob("*.html")}
+    assert pages == {"s1", "s2", "s3", "s4", "index"}
+
+
 def test_partners_who_both_hand_in_get_their_own_points_once(course):
     people = (Student("Ana", "s1", group="g"), Student("Ben", "s2", group="g"))
     course.hand_in("s1")

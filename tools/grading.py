@@ -151,9 +151,17 @@ class Grading:
             number=one.number,
         )
 
-    def before(self, result: Result) -> tuple[Result | None, Result | None]:
-        """Return what an earlier run found, and the same if it still holds."""
-        earlier = load(self.path_of(result))
+    def before(self, result: Result, bare: str = "") -> tuple[Result | None, Result | None]:
+        """Return what an earlier run found, and the same if it still holds.
+
+        It may have been kept under the name `bare`, before there was a roster.
+        """
+        path = self.path_of(result)
+        old = self.kept / f"{bare}--{result.assignment}.json"
+        if bare not in ("", result.who.key) and old.exists() and not path.exists():
+            self.course.move(bare, result.who, result.assignment)
+            old.replace(path)
+        earlier = load(path)
         asked, _ = wants(self.options.again, result.who, result.assignment)
         same = earlier is not None and earlier.key == result.key and not asked
         return earlier, earlier if same else None
@@ -233,6 +241,7 @@ def grade(
         if not some or (item and item not in items):
             sys.exit(f"--again {asked}: there is no such submission or item.")
     allowed = {name for name in chosen if run.course.settings[name].get("pairs")}
+    named = {one.who.key for one in found}
     shares = pairs.shared(found, people, allowed)
     found = pairs.with_looks(found, shares)
     for result in wrong:
@@ -261,13 +270,14 @@ def grade(
         for one, share in zip(found, shares, strict=True):
             result = run.begin(one, share)
             try:  # whatever goes wrong with a submission concerns it alone
-                earlier, same = run.before(result)
+                earlier, same = run.before(result, "" if one.bare in named else one.bare)
+                run.course.register(one.who, one.assignment)
                 released = run.course.released[one.assignment]
                 placed = placing.place(one.nb, released)
                 run.rows.append(similar.rows(one.who.name, one.assignment, placed.nb, released))
                 if same is not None:
                     told = replace(
-                        run.course.marked(same),
+                        run.course.marked(replace(same, who=result.who)),
                         looks=same.looks,
                         partners=result.partners,
                         notes=(*result.notes, *placed.notes),
@@ -282,7 +292,6 @@ def grade(
                     looks=(*result.looks, *placed.looks),
                     notes=(*result.notes, *placed.notes),
                 )
-                run.course.register(one.who, one.assignment)
                 waiting[pool.submit(work, placed, one)] = (result, placed, earlier)
             except Exception as error:
                 run.finish(replace(result, refused=broken(error)), "not run")

@@ -94,6 +94,32 @@ class Course:
             gradebook.update_or_create_student(who.key, **told)
             gradebook.update_or_create_submission(assignment, who.key)
 
+    def move(self, old: str, who: Student, assignment: str) -> None:
+        """Give a student what was graded and marked under another identifier of theirs."""
+        self.register(who, assignment)
+        with Gradebook(self.url) as gradebook:
+            before = gradebook.find_submission_notebook(assignment, assignment, old)
+            now = gradebook.find_submission_notebook(assignment, assignment, who.key)
+            grades = {grade.name: grade for grade in now.grades}
+            comments = {comment.name: comment for comment in now.comments}
+            for grade in before.grades:
+                for part in ("auto_score", "manual_score", "extra_credit", "needs_manual_grade"):
+                    setattr(grades[grade.name], part, getattr(grade, part))
+            for comment in before.comments:
+                for part in ("auto_comment", "manual_comment"):
+                    setattr(comments[comment.name], part, getattr(comment, part))
+            gradebook.db.commit()
+            gradebook.remove_submission(assignment, old)
+            if not gradebook.find_student(old).submissions:
+                gradebook.remove_student(old)
+        for name in ("autograded", "submitted"):
+            here = self.folder / name / old / assignment
+            if here.is_dir():
+                there = self.folder / name / who.key / assignment
+                there.parent.mkdir(exist_ok=True)
+                here.replace(there)
+        (self.folder / "reports" / f"{old}.html").unlink(missing_ok=True)
+
     # ------------------------------------------------------------ what came of it
 
     def tests(self, placed: Placed, ran: Ran, assignment: str) -> tuple[Test, ...]:

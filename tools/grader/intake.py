@@ -87,6 +87,8 @@ class Submission:
         What was handed in beside it.
     digest : str
         Of the notebook's bytes and those of the files.
+    bare : str
+        The identifier of who handed in as it is without a roster.
     """
 
     who: Student
@@ -100,6 +102,7 @@ class Submission:
     looks: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     files: dict[str, bytes] = field(default_factory=dict)
+    bare: str = ""
 
 
 # ---------------------------------------------------------------- files
@@ -580,6 +583,7 @@ def collect(
             spot.number,
             looks + seen,
             (MARKED_LATE,) if spot.late else (),
+            bare=Class().find(spot.label)[0].key,
         )
         found.setdefault((who.key, name), []).append(one)
     for (who, own), some in renamed.items():  # the student's code asks for its own name

@@ -12,6 +12,7 @@ from nbformat import NotebookNode
 
 from grader.clean import line
 from grader.intake import Class, Submission
+from grader.parsing import tree
 from grader.results import Student, folded
 
 
@@ -31,7 +32,7 @@ def named(nb: NotebookNode) -> tuple[str, ...]:
         if cell.cell_type != "code" or "pair" not in cell.source or len(cell.source) > 2000:
             continue
         try:
-            body = ast.parse(cell.source).body
+            body = tree(cell.source).body
             values = [
                 ast.literal_eval(s.value)
                 for s in body

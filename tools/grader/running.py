@@ -20,6 +20,8 @@ from nbformat import NotebookNode
 from nbgrader import utils
 from sandbox import BESIDE, NURSERY, TOOLS, Limits, Nursery, Sandbox, Stopped
 
+from grader.parsing import tree
+
 TESTER = TOOLS / "tester.py"
 FILES = [NURSERY, TESTER, *sorted(BESIDE)]
 TESTER_SLOT = 10_000  # apart from all students' slots
@@ -93,7 +95,7 @@ def is_test(cell: NotebookNode) -> bool:
 def bound(source: str) -> set[str]:
     """Return the names that code gives to functions, classes and values at its top level."""
     names = set()
-    for statement in ast.parse(source).body:
+    for statement in tree(source).body:
         if isinstance(statement, ast.FunctionDef | ast.ClassDef):
             names.add(statement.name)
         targets = statement.targets if isinstance(statement, ast.Assign) else []
@@ -195,7 +197,7 @@ nurseries: dict[tuple[str, ...], Nursery | None] = {}
 def imports(source: str) -> set[str]:
     """Return the packages that code imports at its top level."""
     names = set()
-    for statement in ast.parse(source).body:
+    for statement in tree(source).body:
         if isinstance(statement, ast.Import):
             names |= {alias.name.split(".")[0] for alias in statement.names}
         elif isinstance(statement, ast.ImportFrom):
@@ -249,7 +251,7 @@ def said(error: dict) -> str:
 def binds(source: str) -> bool:
     """Return whether code gives names to things, which later cells could use."""
     try:
-        body = ast.parse(source).body
+        body = tree(source).body
     except SyntaxError:
         return True
     plain = (ast.Assert, ast.Expr, ast.Pass, ast.Raise)
