@@ -2,8 +2,9 @@
 
 Rounds a second without painting, the median of several spells after one that is not counted; in the
 page itself and in a worker made from a blob, as laboratories of digits run. The least that each has
-to reach stands beside it. Then the laboratory of the plane is used as a reader uses it, at its
-largest, and every task of the page that took longer than 50 ms is listed.
+to reach stands beside it. Then every laboratory is used as a reader uses it, at its largest, and
+what took a task of the page longer than 50 ms is listed. Such a task is looked at up to three
+times, and the least counts: on a busy machine other work stands between its beginning and its end.
 """
 
 import argparse
@@ -140,38 +141,55 @@ def used(page, lab):
     settled()
     for name in ("Share", "Copy as Python", "Undo", "Reset"):
         yield name, lambda name=name: (button(name).click(), settled())
-    for name in ("Deal new points", "Draw 200 starts"):
-        if button(name).count():
-            yield name, lambda name=name: (button(name).click(), page.wait_for_timeout(8000))
+    if button("Deal new points").count():
+        yield "Deal new points", lambda: (button("Deal new points").click(), settled())
+    if button("Draw 200 starts").count():
+
+        def starts():
+            button("Draw 200 starts").click()
+            lab.get_by_text("Of 200 starts").first.wait_for(timeout=120000)
+
+        yield "Draw 200 starts", starts
     if button("Play").count():
 
         def play():
             button("Play").click()
-            page.wait_for_timeout(4000)
+            page.wait_for_timeout(2500)
 
         yield "Play", play
 
 
+def worst_tasks(browser, address, tag):
+    """Use a laboratory once: {what is done: the longest task of the page in ms, 0 below 50}."""
+    page = browser.new_page()
+    page.goto(address)
+    page.wait_for_timeout(1500)
+    found = {"opened": page.evaluate("Math.max(0, ...long)")}
+    for kind, act in used(page, page.locator(tag)):
+        page.evaluate("long.length = 0")
+        act()
+        page.wait_for_timeout(150)
+        found[kind] = max(found.get(kind, 0), page.evaluate("Math.max(0, ...long)"))
+    page.close()
+    return found
+
+
 def long_tasks(browser, names):
-    """Use every laboratory at its largest; give its name and {what is done: the longest task}."""
+    """Name of each laboratory, and the longest task of all that is done with it, if over 50 ms."""
     with tempfile.TemporaryDirectory() as folder:
         for name, text in largest():
-            if names and name.partition(",")[0] not in names:
+            tag = name.partition(",")[0]
+            if names and tag not in names:
                 continue
             path = Path(folder) / "page.html"
             path.write_text(PAPER.format(LONG, text), encoding="utf-8")
-            page = browser.new_page()
-            page.goto(path.as_uri())
-            page.wait_for_timeout(1500)
-            lab = page.locator(f"cfl-{name.partition(',')[0]}")
-            found = {"opened": page.evaluate("Math.max(0, ...long)")}
-            for kind, act in used(page, lab):
-                page.evaluate("long.length = 0")
-                act()
-                page.wait_for_timeout(250)
-                found[kind] = max(found.get(kind, 0), page.evaluate("Math.max(0, ...long)"))
-            page.close()
-            yield name, found
+            least = {}
+            for _ in range(3):
+                for kind, ms in worst_tasks(browser, path.as_uri(), f"cfl-{tag}").items():
+                    least[kind] = min(ms, least.get(kind, ms))
+                if not any(least.values()):
+                    break
+            yield name, {kind: ms for kind, ms in least.items() if ms}
 
 
 def script():
@@ -185,6 +203,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=1.0, help="how long one spell lasts")
     parser.add_argument("--spells", type=int, default=5)
+    parser.add_argument("names", nargs="*", help="only the tasks of these laboratories")
     given = parser.parse_args()
     sys.path[:0] = [str(Path(__file__).parents[1] / folder) for folder in ("tests", "tools")]
     from browser import chromium
@@ -193,16 +212,17 @@ def main():
     with chromium() as browser:
         page = browser.new_page()
         print(f"Chromium {browser.version}\n\n| work | rounds/s | at least |\n|---|---|---|")
-        for name, (description, least) in CASES.items():
+        for name, (description, least) in ({} if given.names else CASES).items():
             message = [script() + WORKER, [description, digits, given.seconds]]
             rates = [page.evaluate(PAGE, message) for _ in range(given.spells + 1)][1:]
             rate = statistics.median(rates)
             slow += [name] if rate < least else []
-            print(f"| {name} | {rate:,.1f} | {least} |")
-        print("\n| what a reader does | tasks over 50 ms, in ms |\n|---|---|")
-        for name, long in long_tasks(browser):
+            print(f"| {name} | {rate:,.1f} | {least} |", flush=True)
+        print("\n| laboratory | tasks over 50 ms: the longest, least of three |\n|---|---|")
+        for name, long in long_tasks(browser, given.names):
             slow += [name] if long else []
-            print(f"| {name} | {', '.join(f'{ms:.0f}' for ms in long) or 'none'} |")
+            words = ", ".join(f"{kind} {ms:.0f} ms" for kind, ms in long.items()) or "none"
+            print(f"| {name} | {words} |", flush=True)
     return f"too slow: {', '.join(slow)}" if slow else 0
 
 

@@ -376,6 +376,7 @@ def test_by_finger(browser, site):
     scale = 5 / bench.lab.locator(".plane").bounding_box()["width"]
     assert bench.at("model 1") == pytest.approx([0.6 + 30 * scale, -0.2 - 60 * scale], abs=0.03)
     assert page.evaluate("scrollY") == scrolled
+    page.wait_for_timeout(500)  # or the tap would be taken for the second of two
     bench.lab.get_by_role("button", name="Step").tap()
     bench.lab.locator("p.state", has_text=re.compile(r"^Round 1\.")).wait_for()
     assert bench.round() == 1

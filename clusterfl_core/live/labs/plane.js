@@ -282,6 +282,7 @@ async function small_laboratory(live, description, element) {
         ? "Some groups share a model."
         : "Every group has a model of its own.";
       said.textContent = `Round ${now.path.length - 1}. ${result}`;
+      element.busy = now.busy;
     },
     (sentence) => {
       said.textContent = sentence;
@@ -488,6 +489,7 @@ async function whole_laboratory(live, description, question, element) {
     for (const [name, control] of Object.entries(controls)) control.set(values[name]);
     controls.steps.node.hidden = how.option === "gradients";
     status.textContent = told_state(now, found, own);
+    element.busy = now.busy;
     if (task && !now.busy) judge(now, own);
   };
 
