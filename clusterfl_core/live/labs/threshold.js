@@ -18,8 +18,9 @@ const [LEAVES, ROOT] = [-0.86, 0.2]; // in a square from -1 to 1: the tree
 const [TABLE_LEFT, TABLE_RIGHT, ROWS_HIGH, ROWS_LOW] = [0.31, 0.97, 0.7, -0.78];
 const SEEN =
   "Left: the tree. Groups join as far to the right as they are apart; shapes are true groups, " +
-  "colours and numbers the groups at the threshold, the dashed line that you drag. Right: the loss " +
-  "vectors. A row has one client's losses under the lone models of all, dark where they are large; " +
+  "colours and numbers the groups at the threshold, the dashed line that you drag. Right: the " +
+  "loss vectors. A row has one client's losses under the lone models of all, faint where they are " +
+  "small; " +
   "frames are the groups found. Below: the error of the groups' means, thick where every client " +
   "stands right, which nobody outside a laboratory sees. Simplified: lines with two unknowns, " +
   "fitted exactly; a group's model is the mean of its clients'.";
@@ -242,8 +243,8 @@ function drawn_tree({ size, at, line }, { state, found }) {
     }),
   ];
   const label =
-    `Tree of ${m} clients and their loss vectors. At ${state.threshold} percent of its height there ` +
-    `are ${found.count} groups; ${digits(100 * found.right, 0)} percent of the clients stand right.`;
+    `Tree of ${m} clients and their loss vectors. At ${state.threshold} percent of its height ` +
+    `are ${found.count} groups; ${digits(100 * found.right, 0)} percent of clients stand right.`;
   return { label, marks };
 }
 
@@ -320,8 +321,23 @@ laboratory("threshold", {
             key: "threshold",
             name: "threshold on the tree",
             at: [across_tree(state.threshold), 0.84],
+            look: `${state.threshold > 50}`,
             draw: (x, y) =>
-              svg("path", { d: `M${x - 9} ${y - 9}h18l-9 16z`, fill: "currentColor" }),
+              svg(
+                "g",
+                {},
+                svg("path", { d: `M${x - 9} ${y - 9}h18l-9 16z`, fill: "currentColor" }),
+                svg(
+                  "text",
+                  {
+                    x: state.threshold > 50 ? x - 12 : x + 12,
+                    y: y + 3,
+                    class: "name",
+                    "text-anchor": state.threshold > 50 ? "end" : "start",
+                  },
+                  "threshold",
+                ),
+              ),
             moved: ([x], begins) => to((100 * (x - LEAVES)) / (ROOT - LEAVES), begins),
             pressed: ([right, up], far) =>
               to(state.threshold + (right + up) * (far ? 10 : 1), true),
