@@ -143,7 +143,7 @@ LABS = [
     Lab(
         "threshold",
         [
-            ("distance within a pair", "ArrowLeft", 6),
+            ("distance within a pair", "ArrowLeft", 7),
             ("threshold, % of the height", "ArrowLeft", 30),
         ],
         "Solved: ",

@@ -148,14 +148,13 @@ function drawn_lines({ size, at }, { state, found }) {
   });
   const tick = (seconds) => {
     const [x, y] = at([across(seconds), LAST_ROW]);
-    return svg("text", { x, y: y + 15, "text-anchor": "middle" }, `${seconds}`);
+    return svg("text", { x, y: y + 15, "text-anchor": "middle" }, `${seconds} s`);
   };
   const upright = (seconds, more) => {
     const [x, top] = at([across(seconds), TOP_ROW]);
     const [, low] = at([0, LAST_ROW]);
     return svg("path", { d: `M${x} ${top}V${low}`, stroke: "currentColor", ...more });
   };
-  const [right, low] = at([END_AT, LAST_ROW]);
   const marks = [
     ...found.ends
       .filter((end) => end <= SHOWN)
@@ -168,7 +167,6 @@ function drawn_lines({ size, at }, { state, found }) {
       return group_mark(group, x, y, thick * 0.75, { fill: colour_of(group), class: "edge" });
     }),
     ...[0, 6, 12, 18, 24].map(tick),
-    svg("text", { x: right, y: low + 30, "text-anchor": "end" }, "seconds"),
   ];
   const label =
     `Time lines of ten clients; a round ends after ${digits(state.deadline)} seconds at the ` +

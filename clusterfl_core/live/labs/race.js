@@ -193,7 +193,8 @@ async function asked_of(count, question) {
 // Rounds a second in each lane, the best of some turns. What comes before is not counted: there the
 // browser still translates the loops, and deals the images.
 async function paced(lanes, state) {
-  const asked = (lane, rounds) => asked_of(lane[0], { form: lane[1], state, rounds, scored: false });
+  const asked = ([count, form], rounds) =>
+    asked_of(count, { form, state, rounds, scored: false });
   const rounds = [];
   for (const lane of lanes) {
     await asked(lane, 1);

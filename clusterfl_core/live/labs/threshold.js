@@ -1,7 +1,7 @@
 // Threshold: a tree of local models or of loss vectors, cut at a height that somebody must name.
 
-import { LinearRegression, make_linear } from "../engine/linear.js";
-import { range } from "../engine/random.js";
+import { LinearRegression } from "../engine/linear.js";
+import { range, stream } from "../engine/random.js";
 import { least_squares } from "../engine/solve.js";
 import { make_chart } from "../parts/chart.js";
 import { digits, svg } from "../parts/dom.js";
@@ -18,8 +18,9 @@ const [LEAVES, ROOT] = [-0.86, 0.2]; // in a square from -1 to 1: the tree
 const [TABLE_LEFT, TABLE_RIGHT, ROWS_HIGH, ROWS_LOW] = [0.31, 0.97, 0.7, -0.78];
 const SEEN =
   "Left: the tree. Groups join as far to the right as they are apart; shapes are true groups, " +
-  "colours and numbers the groups at the threshold, the dashed line that you drag. Right: the loss " +
-  "vectors. A row has one client's losses under the lone models of all, dark where they are large; " +
+  "colours and numbers the groups at the threshold, the dashed line that you drag. Right: the " +
+  "loss vectors. A row has one client's losses under the lone models of all, faint where they are " +
+  "small; " +
   "frames are the groups found. Below: the error of the groups' means, thick where every client " +
   "stands right, which nobody outside a laboratory sees. Simplified: lines with two unknowns, " +
   "fitted exactly; a group's model is the mean of its clients'.";
@@ -98,6 +99,37 @@ function standing_right(found, clusters) {
   return Math.max(...best);
 }
 
+// What chance gives a client, as make_linear draws it (engine/linear.js): x, x, noise of each point.
+// It is kept, so that a slider that moves by a point draws one point.
+const chances = new Map();
+function chance_of(draw, group, place, points) {
+  const name = `${draw} ${group} ${place}`;
+  if (!chances.has(name))
+    chances.set(name, { source: stream(draw, "points", group, place), drawn: [] });
+  const { source, drawn } = chances.get(name);
+  while (drawn.length < 3 * points) drawn.push(source.normal());
+  return drawn;
+}
+
+// A client with the means of x x', x y and y y over its points.
+function client_from(draw, group, place, points, theta, noise) {
+  const drawn = chance_of(draw, group, place, points);
+  const [xx, xy] = [new Float64Array(4), new Float64Array(2)];
+  let yy = 0;
+  for (let l = 0; l < points; l++) {
+    const [a, b, e] = [drawn[3 * l], drawn[3 * l + 1], drawn[3 * l + 2]];
+    const y = a * theta[0] + b * theta[1] + noise * e;
+    xx[0] += (a * a) / points;
+    xx[1] += (a * b) / points;
+    xx[3] += (b * b) / points;
+    xy[0] += (a * y) / points;
+    xy[1] += (b * y) / points;
+    yy += (y * y) / points;
+  }
+  xx[2] = xx[1];
+  return { n: points, xx, xy, yy, cluster: group };
+}
+
 let grown = { name: "", trees: null };
 
 // All that does not depend on the threshold.
@@ -107,12 +139,15 @@ function grown_from({ near, noise, points, size, draw, by, link }) {
   const truth = [-1, 1].flatMap((side) =>
     [-1, 1].map((up) => [(side * APART) / 2, (up * near) / 2]),
   );
-  const clients = [EACH_HAS, EACH_HAS, EACH_HAS, size];
-  const world = make_linear({ truth, clients, points, noise, seed: draw });
-  const m = world.clients.length;
-  const alone = world.clients.map((client) => [...least_squares(client.xx, client.xy)]);
+  const sizes = [EACH_HAS, EACH_HAS, EACH_HAS, size];
+  const clients = sizes.flatMap((count, group) =>
+    range(count).map((place) => client_from(draw, group, place, points, truth[group], noise)),
+  );
+  const clusters = clients.map(({ cluster }) => cluster);
+  const m = clients.length;
+  const alone = clients.map((client) => [...least_squares(client.xx, client.xy)]);
   const model = LinearRegression(2);
-  const losses = world.clients.map((client) => alone.map((theta) => model.loss(theta, client)));
+  const losses = clients.map((client) => alone.map((theta) => model.loss(theta, client)));
   const between = {
     models: (i, j) => distance_of(alone[i], alone[j]),
     cross: (i, j) => (losses[i][j] + losses[j][i]) / 2,
@@ -121,7 +156,7 @@ function grown_from({ near, noise, points, size, draw, by, link }) {
   const distances = range(m).map((i) => range(m).map((j) => between(i, j)));
   const merges = tree_of(distances, link);
   const members = members_of(merges, m);
-  const squared = (theta, i) => distance_of(theta, truth[world.clusters[i]]) ** 2;
+  const squared = (theta, i) => distance_of(theta, truth[clusters[i]]) ** 2;
   const cuts = range(m).map((count) => {
     const groups = groups_after(merges, members, m, count);
     const means = range(Math.max(...groups) + 1).map((j) => {
@@ -129,7 +164,7 @@ function grown_from({ near, noise, points, size, draw, by, link }) {
       return [0, 1].map((a) => own.reduce((sum, one) => sum + one[a], 0) / own.length);
     });
     const error = groups.reduce((sum, j, i) => sum + squared(means[j], i), 0) / m;
-    return { groups, error, right: standing_right(groups, world.clusters) / m };
+    return { groups, error, right: standing_right(groups, clusters) / m };
   });
   const top = merges.at(-1)[2];
   const percents = merges.map(([, , height]) => (100 * height) / top);
@@ -138,8 +173,7 @@ function grown_from({ near, noise, points, size, draw, by, link }) {
   const window = exact < 0 ? null : [exact ? percents[exact - 1] : 0, percents[exact] ?? 100];
   const pairs = distances.flatMap((row, i) => row.slice(0, i));
   const inside =
-    clients.reduce((sum, count) => sum + count * (count - 1), 0) / (m * (m - 1)); // (12.2)
-  const { clusters } = world;
+    sizes.reduce((sum, count) => sum + count * (count - 1), 0) / (m * (m - 1));
   const measures = { percents, window, top, pairs, inside, m };
   grown = { name, trees: { clusters, losses, merges, members, cuts, ...measures } };
   return grown.trees;
@@ -242,8 +276,8 @@ function drawn_tree({ size, at, line }, { state, found }) {
     }),
   ];
   const label =
-    `Tree of ${m} clients and their loss vectors. At ${state.threshold} percent of its height there ` +
-    `are ${found.count} groups; ${digits(100 * found.right, 0)} percent of the clients stand right.`;
+    `Tree of ${m} clients and their loss vectors. At ${state.threshold} percent of its height ` +
+    `are ${found.count} groups; ${digits(100 * found.right, 0)} percent of clients stand right.`;
   return { label, marks };
 }
 
@@ -320,8 +354,23 @@ laboratory("threshold", {
             key: "threshold",
             name: "threshold on the tree",
             at: [across_tree(state.threshold), 0.84],
+            look: `${state.threshold > 50}`,
             draw: (x, y) =>
-              svg("path", { d: `M${x - 9} ${y - 9}h18l-9 16z`, fill: "currentColor" }),
+              svg(
+                "g",
+                {},
+                svg("path", { d: `M${x - 9} ${y - 9}h18l-9 16z`, fill: "currentColor" }),
+                svg(
+                  "text",
+                  {
+                    x: state.threshold > 50 ? x - 12 : x + 12,
+                    y: y + 3,
+                    class: "name",
+                    "text-anchor": state.threshold > 50 ? "end" : "start",
+                  },
+                  "threshold",
+                ),
+              ),
             moved: ([x], begins) => to((100 * (x - LEAVES)) / (ROOT - LEAVES), begins),
             pressed: ([right, up], far) =>
               to(state.threshold + (right + up) * (far ? 10 : 1), true),
