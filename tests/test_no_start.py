@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from scipy.sparse.csgraph import connected_components
 from scipy.stats import trim_mean
 from test_oneshot_fedem import THETA, Normal, without
+from torch.nn.functional import normalize
 
 import clusterfl_core as cf
 from clusterfl_core.algorithms.fedavg import State
@@ -32,7 +33,8 @@ def sources(path):
 def built():
     """What the chapter's cells define."""
     names = {"cf": cf, "np": np, "torch": torch, "State": State, "Replies": Replies}
-    names |= {"dataclass": dataclass, "replace": replace, "__name__": __name__}
+    names |= {"dataclass": dataclass, "replace": replace, "normalize": normalize}
+    names["__name__"] = __name__
     text = sources(CHAPTER)
     for one in (*SHARED, "unite"):
         exec(compile(text[one], one, "exec"), names)
