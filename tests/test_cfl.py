@@ -705,8 +705,75 @@ def test_missing_replies_are_left_out_of_the_mean():
     assert one.absorb(now, [nobody]).round == 2
 
 
-def test_a_client_that_missed_the_split_waits_at_the_parent_and_is_routed_when_it_answers():
+def test_a_cluster_that_waits_for_a_client_moves_and_splits_once_it_has_answered():
     one = algorithm(2, eps1=0.5)
+    before = begin(one, [1] * 4)
+    state = one.absorb(before, [answer(OPPOSED[:3], clients=[0, 1, 2])])
+    assert state.nodes == (0,)  # the answers would split it: the test above does
+    step = state.bank.flatten() - before.bank.flatten()
+    torch.testing.assert_close(step, torch.tensor(OPPOSED[:3]).mean(0, keepdim=True))
+    now = one.absorb(state, [answer(OPPOSED[3:], clients=[3])])
+    assert now.assignments.tolist() == [0, 0, 1, 1]
+    assert torch.equal(torch.cat([now.tree[1].updates, now.tree[2].updates]), torch.tensor(OPPOSED))
+    assert torch.equal(now.bank.flatten()[0], state.bank.flatten()[0])
+    assert now.heard == {}
+    check_tree(now, 4)
+
+
+def test_of_two_answers_of_a_client_the_tests_take_the_newer():
+    one = algorithm(2, eps1=0.5)
+    state = begin(one, [1] * 4)
+    for updates, clients in ((OPPOSED[:2], [0, 1]), ([[-1.0, 0.0], [-1.0, 0.1]], [0, 2])):
+        state = one.absorb(state, [answer(updates, clients=clients)])
+    assert state.heard[0][0].tolist() == [0, 1, 2]
+    now = one.absorb(state, [answer([[1.0, -0.1]], clients=[3])])
+    assert now.assignments.tolist() == [0, 1, 0, 1]
+    assert now.tree[1].updates.tolist()[0] == [-1.0, 0.0]
+
+
+def test_a_test_that_fails_begins_the_count_anew():
+    one = algorithm(2, eps1=0.5)
+    state = one.absorb(begin(one, [1] * 4), [answer(OPPOSED[:3], clients=[0, 1, 2])])
+    state = one.absorb(state, [answer([[9.0, 0.0]], clients=[3])])  # no short mean
+    assert (state.nodes, state.heard) == ((0,), {})
+    state = one.absorb(state, [answer(OPPOSED[3:], clients=[3])])
+    assert state.nodes == (0,)
+    state = one.absorb(state, [answer(OPPOSED[:3], clients=[0, 1, 2])])
+    assert state.assignments.tolist() == [0, 0, 1, 1]
+
+
+@pytest.mark.parametrize(("quorum", "splits"), [(0.75, True), (0.76, False)])
+def test_a_quorum_is_a_share_of_the_clients_of_the_cluster(quorum, splits):
+    one = algorithm(2, eps1=0.5, quorum=quorum)
+    state = one.absorb(begin(one, [1] * 4), [answer(OPPOSED[:3], clients=[0, 1, 2])])
+    assert (len(state.tree) > 1) == splits
+
+
+def test_tests_of_older_answers_weigh_by_points():
+    one = algorithm(2, eps1=0.1, gamma_max=0.0)
+    rows = [[3.0, 0.0], [3.0, 0.0], [-1.0, 0.0], [-1.0, 0.0]]
+    for counts, splits in (([1, 1, 3, 3], True), ([1] * 4, False)):
+        state = one.absorb(begin(one, counts), [answer(rows[:2], clients=[0, 1])])
+        state = one.absorb(state, [answer(rows[2:], clients=[2, 3])])
+        assert (len(state.tree) > 1) == splits
+
+
+def test_nothing_is_kept_where_everybody_answers():
+    states = play(algorithm(), planted("nested"), 45)
+    assert all(state.heard == {} for state in states)
+
+
+def test_a_run_with_silent_clients_is_saved_whole(tmp_path):
+    federation, one = planted("two"), algorithm()
+    run = cf.run(one, federation, 3)
+    state = play(one, federation, 3, absent=lambda _: (5,))[-1]
+    replace(run, state=state).save(tmp_path / "run.pt")
+    (back,) = cf.Run.load(tmp_path / "run.pt").state.heard.values()
+    assert all(map(torch.equal, back, state.heard[0]))
+
+
+def test_a_client_that_missed_the_split_waits_at_the_parent_and_is_routed_when_it_answers():
+    one = algorithm(2, eps1=0.5, quorum=0.5)
     before = begin(one, [1] * 4)
     state = one.absorb(before, [answer(OPPOSED[:3], clients=[0, 1, 2])])
     assert state.nodes == (1, 2, 0)
@@ -728,7 +795,7 @@ def test_a_client_that_missed_the_split_waits_at_the_parent_and_is_routed_when_i
 
 
 def test_a_late_client_joins_in_the_order_of_ids():
-    one = algorithm(2, eps1=0.5)
+    one = algorithm(2, eps1=0.5, quorum=0.5)
     state = one.absorb(begin(one, [1] * 4), [answer(OPPOSED[1:], clients=[1, 2, 3])])
     state = one.absorb(state, [answer(OPPOSED[:1], clients=[0])])
     check_tree(state, 4)
@@ -736,7 +803,7 @@ def test_a_late_client_joins_in_the_order_of_ids():
 
 
 def test_a_late_client_goes_down_one_node_a_round():
-    one = algorithm(2)
+    one = algorithm(2, quorum=0.5)
     state = one.absorb(begin(one, [1] * 5), [answer(OPPOSED, clients=[0, 1, 2, 3])])
     state = one.absorb(state, [answer([[0.0, 1.0], [0.0, -1.0]], clients=[0, 1])])
     assert state.nodes == (3, 2, 0, 4)
@@ -752,7 +819,7 @@ def test_a_late_client_goes_down_one_node_a_round():
 
 @pytest.mark.parametrize("late", [0, 4])
 def test_a_leaf_may_split_in_the_round_in_which_a_late_client_is_sent_to_it(late):
-    one = algorithm(2)
+    one = algorithm(2, quorum=0.5)
     there = [i for i in range(5) if i != late]
     state = one.absorb(begin(one, [1] * 5), [answer(OPPOSED, clients=there)])
     rows = torch.tensor([[0.0, 1.0], [0.0, -1.0], [1.0, 0.0]])
@@ -789,11 +856,13 @@ def test_clusters_are_found_though_clients_drop_out_at_random(seed):
 
 def test_a_client_that_never_answers_stops_nobody():
     federation = planted("two")
-    states = play(algorithm(), federation, 30, absent=lambda round: (5,))
+    states = play(algorithm(quorum=0.8), federation, 30, absent=lambda round: (5,))
     final = states[-1]
     assert final.assignments.tolist() == [0, 0, 0, 1, 1, 2]
     assert final.nodes == (1, 2, 0)
     assert final.tree[0].clients.tolist() == list(range(6))
+    states = play(algorithm(), federation, 30, absent=lambda round: (5,))
+    assert len(states[-1].tree) == 1  # unless all must be heard
 
 
 # ---------------------------------------------------------------- privacy
@@ -1062,6 +1131,8 @@ def test_own_leaf_of_a_regression_is_an_error():
         ({"gamma_max": 1.0}, r"gamma_max must be in \[0, 1\), got 1"),
         ({"gamma_max": -0.1}, r"gamma_max must be in \[0, 1\), got -0.1"),
         ({"similarity": "models"}, "similarity must be 'updates' or 'gradients', got 'models'"),
+        ({"quorum": 0}, r"quorum must be in \(0, 1\], got 0"),
+        ({"quorum": 1.01}, r"quorum must be in \(0, 1\], got 1.01"),
         ({"privacy": "noise"}, "privacy must be None, 'permutation' or 'rotation', got 'noise'"),
     ],
 )

@@ -343,7 +343,8 @@ def cfl(m):
     return st.fixed_dictionaries(
         {"name": st.just("CFL"), "local": solvers(), "eps1": st.floats(0.02, 0.5),
          "eps2": st.floats(0.02, 0.5), "gamma_max": st.sampled_from([0, 0.3, 0.8]),
-         "similarity": st.sampled_from(["updates", "gradients"])}
+         "similarity": st.sampled_from(["updates", "gradients"]),
+         "quorum": st.sampled_from([0.1, 0.6, 1])}
     )  # fmt: skip
 
 
@@ -478,15 +479,19 @@ def _tests(played, algorithm):
                 alphas.append(alpha.max(1).values)
             yield float((alphas[0] - alphas[1]).abs().min())
             continue
-        if len(sent) < 2:
+        told = replies.clients[here], sent, compared[here]
+        if v in state.heard:
+            told = cf.cfl.newest(state.heard[v], told)
+        ids, sent, seen = told
+        if len(ids) < max(2, algorithm.quorum * len(state.tree[v].clients)):
             continue
-        mean = cf.cfl.weighted_mean(sent, state.counts[replies.clients[here]])
+        mean = cf.cfl.weighted_mean(sent, state.counts[ids])
         near, far = float(mean.norm()), float(sent.norm(dim=1).max())
         yield abs(near - algorithm.eps1)
         yield abs(far - algorithm.eps2)
         if near >= algorithm.eps1 or far <= algorithm.eps2:
             continue
-        alpha = cf.cfl.cosine_similarity(compared[here])
+        alpha = cf.cfl.cosine_similarity(seen)
         halves = cf.cfl.optimal_bipartition(alpha)
         cross = cf.cfl.cross_similarity(alpha, *halves)
         yield abs(algorithm.gamma_max - ((1 - cross) / 2) ** 0.5)

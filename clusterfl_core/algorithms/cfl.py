@@ -47,7 +47,14 @@ from clusterfl_core.similarity import cosine_similarity, cross_similarity, optim
 from clusterfl_core.solvers import LocalSGD
 
 __all__ = ["CFL", "Node", "Secret", "State", "cosine_similarity", "cross_similarity", "joined"]
-__all__ += ["nearer_children", "optimal_bipartition", "own_leaf", "path_models", "weighted_mean"]
+__all__ += [
+    "nearer_children",
+    "newest",
+    "optimal_bipartition",
+    "own_leaf",
+    "path_models",
+    "weighted_mean",
+]
 
 
 def weighted_mean(updates, counts):
@@ -110,12 +117,16 @@ class State(contract.State):
         The parameter tree. Node 0 is the root; a child's number is larger than its parent's.
     privacy : str or None
         What the clients do to their updates, see :class:`Secret`.
+    heard : dict
+        Of each leaf some of whose clients are silent, the newest answers since its last test: ids
+        [b], updates [b, p] and what is compared [b, p]. Empty where everybody answers.
     """
 
     nodes: tuple
     counts: torch.Tensor
     tree: tuple
     privacy: str = None
+    heard: dict = field(default_factory=dict)
 
     @property
     def models(self):
@@ -186,6 +197,9 @@ class CFL:
         norms are those of the updates either way, as in Algorithm 5.
     privacy : {None, "permutation", "rotation"}
         What the clients do to all they send, see :class:`Secret`.
+    quorum : float
+        In (0, 1]. A cluster is tested, and so may split, once this share of its clients has
+        answered since its last test. Only silent clients make a difference.
     """
 
     model: nn.Module
@@ -195,6 +209,7 @@ class CFL:
     local: LocalSGD = field(default_factory=LocalSGD)
     similarity: str = "updates"
     privacy: str = None
+    quorum: float = 1.0
 
     test_protocol = staticmethod(own_leaf)
 
@@ -204,6 +219,7 @@ class CFL:
             eps1=number("eps1", self.eps1, "(0, inf]", "be positive"),
             eps2=number("eps2", self.eps2, "(0, inf]", "be positive"),
             gamma_max=number("gamma_max", self.gamma_max, "[0, 1)"),
+            quorum=number("quorum", self.quorum, "(0, 1]"),
         )
         one_of("similarity", self.similarity, "updates", "gradients")
         one_of("privacy", self.privacy, None, "permutation", "rotation")
@@ -282,15 +298,18 @@ class CFL:
         belong to one theta*, and no round is lost; Algorithm 5 gives the new clusters no mean to
         apply either. A leaf that does not split moves on, so it may be tested every round.
 
-        Replies may be missing. Means and splits are then made of those who answered. A client that
-        missed the split of its cluster stays at the parent and is sent the parent's theta*, until
-        its answer says to which child it belongs (Algorithm 4) and completes that child's edge.
+        Replies may be missing. A cluster moves by the mean of those who answered. Its tests wait
+        for the quorum and take the newest answer of each client since the last test, so some may
+        belong to a model a few steps older. A client that missed the split of its cluster stays at
+        the parent and is sent the parent's theta*, until its answer says to which child it belongs
+        (Algorithm 4) and completes that child's edge. (The paper has no silent clients.)
         """
         replies = Replies.join(parts)
         updates, compared = self.unpack(replies)
         tree, nodes = list(state.tree), list(state.nodes)
         models = {v: state.bank.take([row]) for row, v in enumerate(nodes)}
         stands = torch.tensor(nodes)[state.assignments]  # the node of each client
+        heard = dict(state.heard)
         asked = stands[replies.clients]
         for v in state.nodes:
             here = (asked == v).nonzero()[:, 0]
@@ -307,9 +326,18 @@ class CFL:
                         nodes.append(child)
                 continue
             mean = weighted_mean(sent, state.counts[ids])
-            halves = self.bipartition(mean, sent, compared[here])
+            step = models[v].unflatten(mean[None])
+            now = ids, sent, compared[here]
+            if v in heard:
+                ids, sent, _ = now = newest(heard.pop(v), now)
+                mean = weighted_mean(sent, state.counts[ids])
+            halves = None
+            if len(ids) < self.quorum * len(tree[v].clients) - 1e-9:
+                heard[v] = now
+            else:
+                halves = self.bipartition(mean, sent, now[2])
             if halves is None:
-                models[v] = models[v].map(torch.add, models[v].unflatten(mean[None]))
+                models[v] = models[v].map(torch.add, step)
                 continue
             children = (len(tree), len(tree) + 1)
             tree[v] = replace(tree[v], children=children, model=models[v])
@@ -327,6 +355,7 @@ class CFL:
             nodes=tuple(nodes),
             assignments=torch.tensor([row[v] for v in stands.tolist()]),
             tree=tuple(tree),
+            heard=heard,
         )
 
     def assign(self, state, clients):
@@ -350,6 +379,14 @@ class CFL:
             for i, child in zip(here, nearer_children(state.tree, v, rows), strict=True):
                 paths[i].append(child)
         return [tuple(path) for path in paths]
+
+
+def newest(before, now):
+    """Two sets of answers, ids and rows each, as one by id; where a client has two, the later."""
+    stay = ~torch.isin(before[0], now[0])
+    parts = [torch.cat([old[stay], new]) for old, new in zip(before, now, strict=True)]
+    order = parts[0].argsort()
+    return tuple(part[order] for part in parts)
 
 
 def joined(node, clients, updates):

@@ -49,11 +49,13 @@ export function CFL(given) {
     gamma_max: 0,
     local: LocalSGD(),
     similarity: "updates",
+    quorum: 1,
   });
-  const { model, eps1, eps2, gamma_max, local, similarity } = settings;
+  const { model, eps1, eps2, gamma_max, local, similarity, quorum } = settings;
   number("eps1", eps1, "(0, inf]", "be positive");
   number("eps2", eps2, "(0, inf]", "be positive");
   number("gamma_max", gamma_max, "[0, 1)");
+  number("quorum", quorum, "(0, 1]");
   one_of("similarity", similarity, ["updates", "gradients"]);
 
   // Delta theta_i = SGD(theta, D_i) - theta (1)
@@ -98,6 +100,7 @@ export function CFL(given) {
         nodes: [0],
         counts: world.counts,
         tree: [root],
+        heard: {},
         tests: [],
       });
     },
@@ -124,7 +127,8 @@ export function CFL(given) {
 
     // Server: split a leaf, or move its model by its mean update (Algorithm 5, lines 10 to 23). In
     // the round of a split the mean is not applied: both children start from the parent's theta*.
-    // A client that missed the split of its cluster is sent the parent's theta* until its answer
+    // The tests of a leaf wait until a share of its clients, the quorum, has answered since the last,
+    // and take the newest answer of each. A client that missed the split of its cluster is sent the parent's theta* until its answer
     // says to which child it belongs (Algorithm 4).
     absorb(state, replies) {
       const compared = replies.values.gradient ?? replies.bank;
@@ -133,6 +137,7 @@ export function CFL(given) {
       const models = new Map(nodes.map((v, row) => [v, state.bank[row]]));
       const stands = state.assignments.map((row) => nodes[row]); // the node of each client
       const asked = replies.clients.map((i) => stands[i]);
+      const heard = { ...state.heard };
       const tests = [];
       for (const v of state.nodes) {
         const here = range(asked.length).filter((row) => asked[row] === v);
@@ -158,12 +163,25 @@ export function CFL(given) {
           sent,
           ids.map((i) => state.counts[i]),
         );
-        const { halves, seen } = bipartition(
-          mean,
-          sent,
-          here.map((row) => compared[row]),
-        );
-        tests.push({ node: v, ...seen });
+        const now = here.map((row, n) => ({ id: ids[n], sent: sent[n], compared: compared[row] }));
+        const told = [...(heard[v] ?? []).filter((one) => !ids.includes(one.id)), ...now];
+        told.sort((a, b) => a.id - b.id);
+        delete heard[v];
+        let halves = null;
+        if (told.length < quorum * tree[v].clients.length - 1e-9) heard[v] = told;
+        else {
+          const shown = weighted_mean(
+            told.map((one) => one.sent),
+            told.map((one) => state.counts[one.id]),
+          );
+          const test = bipartition(
+            shown,
+            told.map((one) => one.sent),
+            told.map((one) => one.compared),
+          );
+          halves = test.halves;
+          tests.push({ node: v, ...test.seen });
+        }
         if (halves === null) {
           models.set(v, plus(models.get(v), mean));
           continue;
@@ -171,11 +189,11 @@ export function CFL(given) {
         const children = [tree.length, tree.length + 1];
         tree[v] = { ...tree[v], children, model: models.get(v) };
         halves.forEach((half, side) => {
-          const own = half.map((row) => ids[row]);
+          const own = half.map((row) => told[row].id);
           tree.push({
             parent: v,
             clients: own,
-            updates: half.map((row) => sent[row]),
+            updates: half.map((row) => told[row].sent),
             children: [],
             model: null,
           });
@@ -194,6 +212,7 @@ export function CFL(given) {
         nodes: left,
         assignments: stands.map((v) => left.indexOf(v)),
         tree,
+        heard,
         tests,
       });
     },
