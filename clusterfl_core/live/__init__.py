@@ -21,6 +21,7 @@ from clusterfl_core.live.labs.drift import drift
 from clusterfl_core.live.labs.gardens import gardens
 from clusterfl_core.live.labs.phase import phase
 from clusterfl_core.live.labs.plane import plane
+from clusterfl_core.live.labs.playground import playground
 from clusterfl_core.live.labs.server import server
 from clusterfl_core.live.labs.springs import springs
 from clusterfl_core.live.labs.wedges import wedges
@@ -37,6 +38,7 @@ __all__ = [
     "gardens",
     "phase",
     "plane",
+    "playground",
     "script",
     "server",
     "springs",
