@@ -50,21 +50,11 @@ export function patchwork_settings(given) {
 // weights [client][test image]: what the image counts for if the client's own mix of digits counts.
 export function make_patchwork({ images, ...given }) {
   const settings = patchwork_settings(given);
-  const { groups, angle, swaps, skew, points, clients: each, last, liars, hidden, seed } = settings;
+  const { groups, skew, points, clients: each, last, liars, hidden, seed } = settings;
   const sizes = [...Array(groups - 1).fill(each), last, liars];
   const clusters = sizes.flatMap((size, cluster) => Array(size).fill(cluster));
   const favourites = stream(seed, "favourites").shuffle(range(NAMES));
-  const views = range(groups).map((group) => {
-    const names = range(NAMES);
-    const pairs = stream(seed, "labels", group).shuffle(range(NAMES));
-    for (let pair = 0; pair < (group ? swaps : 0); pair++) {
-      const [one, other] = [pairs[2 * pair], pairs[2 * pair + 1]];
-      [names[one], names[other]] = [other, one];
-    }
-    return { degrees: (angle * group) % 360, names };
-  });
-  views.push({ degrees: 0, names: range(NAMES).map((name) => (name + 1) % NAMES) });
-
+  const views = views_of(settings);
   const order = stream(seed, "deal").shuffle(range(TRAINING_DIGITS));
   const left = range(NAMES).map((name) => order.filter((row) => images.y[row] === name));
   const dealt = new Set();
@@ -109,7 +99,22 @@ export function make_patchwork({ images, ...given }) {
   });
 }
 
-function seen_client(images, rows, { degrees, names }) {
+// How each group sees digits and what it calls them, and, last, the liars.
+export function views_of({ groups, angle, swaps, seed }) {
+  const views = range(groups).map((group) => {
+    const names = range(NAMES);
+    const pairs = stream(seed, "labels", group).shuffle(range(NAMES));
+    for (let pair = 0; pair < (group ? swaps : 0); pair++) {
+      const [one, other] = [pairs[2 * pair], pairs[2 * pair + 1]];
+      [names[one], names[other]] = [other, one];
+    }
+    return { degrees: (angle * group) % 360, names };
+  });
+  return [...views, { degrees: 0, names: range(NAMES).map((name) => (name + 1) % NAMES) }];
+}
+
+// Images as a view has them.
+export function seen_client(images, rows, { degrees, names }) {
   const client = digits_client(images, rows, "rotated", degrees, []);
   return { ...client, y: client.y.map((label) => names[label]) };
 }

@@ -1,6 +1,6 @@
 // The playground: seven methods side by side on digits, eight missions, a digit drawn.
 
-import { make_patchwork } from "../engine/patchwork.js";
+import { seen_client, views_of } from "../engine/patchwork.js";
 import { MLP, unpack_digits } from "../engine/digits.js";
 import { judged_mission } from "../engine/missions.js";
 import { ALONE, PULL, RIVALS, begin_rivals, next_of_rival } from "../engine/rivals.js";
@@ -13,7 +13,7 @@ import { make_pad } from "../parts/pad.js";
 import { make_worker, serve } from "../parts/worker.js";
 
 const [TALL, EDGE_LEFT, EDGE_RIGHT, LETTERS] = [160, 30, 76, 13];
-const DRAWN = 10; // digits of a row in the picture of what a group sees
+const [DRAWN, TESTED] = [10, 360]; // images in a row of the first picture, and for testing
 const READER = MLP(64, 32, 10);
 const HIDDEN = ["groups", "angle", "clients", "last"]; // where a mission hides the groups
 const BLANK = Array(64).fill(0);
@@ -180,32 +180,22 @@ function make_samples() {
       if (now === seen) return;
       seen = now;
       const images = images_of_page();
-      const world = make_patchwork({
-        images,
-        groups,
-        angle,
-        swaps,
-        liars: Number(liars > 0),
-        clients: 1,
-        last: 1,
-        points: 1,
-      });
-      const first = images.y.length - world.test[0].n; // of the test images
-      const chosen = Array.from({ length: DRAWN }, (_, digit) =>
-        images.y.subarray(first).indexOf(digit),
+      const first = images.y.length - TESTED;
+      const chosen = Array.from(
+        { length: DRAWN },
+        (_, digit) => first + images.y.subarray(first).indexOf(digit),
       );
-      const rows = [...world.test, ...(liars ? [null] : [])];
+      const views = views_of({ groups, angle, swaps, seed: 0 });
+      const rows = liars ? views : views.slice(0, groups);
       const paths = [[], [], [], []];
-      const names = rows.map((client, group) => {
-        chosen.forEach((at, column) => {
-          const x = (client ?? world.test[0]).x.subarray(64 * at, 64 * at + 64);
-          add_pixels(paths, x, [19 * column, 18 * group]);
-        });
-        if (!client) return `${spoken_mark(group)}, liars: each digit is called one more`;
-        const called = chosen.map((at) => client.y[at]);
-        const swapped = called.flatMap((name, digit) => (name > digit ? [`${digit}↔${name}`] : []));
-        const turned_by = (angle * group) % 360;
-        const how = turned_by ? `turned by ${digits(turned_by, 0)}°` : "upright";
+      const names = rows.map((view, group) => {
+        const { x } = seen_client(images, chosen, view);
+        chosen.forEach((_, column) =>
+          add_pixels(paths, x.subarray(64 * column, 64 * column + 64), [19 * column, 18 * group]),
+        );
+        if (group === groups) return `${spoken_mark(group)}, liars: each digit is called one more`;
+        const swapped = view.names.flatMap((name, digit) => (name > digit ? [`${digit}↔${name}`] : []));
+        const how = view.degrees ? `turned by ${digits(view.degrees, 0)}°` : "upright";
         return [`${spoken_mark(group)}: ${how}`, ...swapped].join(", ");
       });
       words.textContent = `What each group sees. ${names.join("; ")}.`;
@@ -364,14 +354,26 @@ function make_answers() {
           const marks = followers.map((g) =>
             svg(
               "svg",
-              { width: 16, height: 16, viewBox: "-8 -8 16 16", role: "img", "aria-label": `of ${spoken_mark(g)}` },
+              {
+                width: 16,
+                height: 16,
+                viewBox: "-8 -8 16 16",
+                role: "img",
+                "aria-label": `of ${spoken_mark(g)}`,
+              },
               group_mark(g, 0, 0, 5.5, { fill: "currentColor" }),
             ),
           );
           return html(
             "tr",
             {},
-            html("th", { scope: "row" }, ...(group === null ? ["model ", swatch] : ["a client"]), " ", ...marks),
+            html(
+              "th",
+              { scope: "row" },
+              ...(group === null ? ["model ", swatch] : ["a client"]),
+              " ",
+              ...marks,
+            ),
             html("td", {}, html("strong", {}, `${first}`), ` ${digits(100 * sure, 0)} %`),
             html("td", {}, `or ${second}, ${digits(100 * less, 0)} %`),
           );
@@ -491,7 +493,7 @@ laboratory("playground", {
     let sample = 0;
     const lent = button("Show a digit", () => {
       const images = images_of_page();
-      const at = images.y.length - 360 + (sample++ % 360);
+      const at = images.y.length - TESTED + (sample++ % TESTED);
       lab.change({ ink: Array.from(images.x.subarray(64 * at, 64 * at + 64)) });
     });
     const clear = button("Clear", () => lab.change({ ink: [...BLANK] }));
@@ -513,7 +515,8 @@ laboratory("playground", {
           html(
             "p",
             { class: "key" },
-            "With a finger or the mouse; or by keys: arrows walk, Space paints or clears, Shift with an arrow paints.",
+            "With a finger or the mouse; or by keys: arrows walk, Space paints or clears, Shift " +
+              "with an arrow paints.",
           ),
           html(
             "div",

@@ -78,8 +78,8 @@ MISSIONS = [
         "Four liars call each digit one more. Make IFCA keep them off every model that an honest "
         "client follows, with 85 percent or more for the worst honest client.",
         "Liars who all tell the same lie are a group like any other, and one more model is all "
-        "they need to leave the others alone. Liars who each invent a lie of their own would not be so "
-        "kind.",
+        "they need to leave the others alone. Liars who each invent a lie of their own would not "
+        "be so kind.",
         ["k", *LOCAL], groups=2, liars=4, k=2,
     ),
     _mission(
