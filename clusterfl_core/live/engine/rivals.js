@@ -17,7 +17,7 @@ export const RIVALS = [FedAvg, LocalOnly, OneShot, IFCA, CFL, FedSoft, FedEM].ma
 );
 export const ALONE = 60; // steps of one-shot clustering's local models in its first round
 export const PULL = 0.1; // FedSoft's lambda
-const CLASSES = 10;
+const KINDS_OF_DIGIT = 10;
 
 // The description of each method's run, from the settings of the world and of the methods.
 export function rivals_of({ k, steps, step_size, participation, eps1, eps2, seed, ...world }) {
@@ -51,8 +51,8 @@ function counted(algorithm, counts) {
 
 // The class with the highest probability, of each point.
 function named(table) {
-  return Uint8Array.from(range(table.length / CLASSES), (l) => {
-    const row = table.subarray(l * CLASSES, (l + 1) * CLASSES);
+  return Uint8Array.from(range(table.length / KINDS_OF_DIGIT), (l) => {
+    const row = table.subarray(l * KINDS_OF_DIGIT, (l + 1) * KINDS_OF_DIGIT);
     return row.indexOf(Math.max(...row));
   });
 }
