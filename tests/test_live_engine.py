@@ -378,7 +378,7 @@ def fedsoft(m):
 
 def fedem(m):
     return st.fixed_dictionaries(
-        {"name": st.just("FedEM"), "clusters": st.integers(2, min(3, m)), "local": solvers(),
+        {"name": st.just("FedEM"), "clusters": st.integers(2, min(4, m)), "local": solvers(),
          "participation": shares_of_clients()}
     )  # fmt: skip
 

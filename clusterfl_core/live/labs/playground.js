@@ -12,7 +12,7 @@ import { colour_of, group_mark, ink_on, spoken_mark } from "../parts/marks.js";
 import { make_pad } from "../parts/pad.js";
 import { make_worker, serve } from "../parts/worker.js";
 
-const [TALL, EDGE_LEFT, EDGE_RIGHT, LETTERS] = [160, 30, 76, 13];
+const [TALL, EDGE_LEFT, EDGE_RIGHT, LETTERS] = [180, 34, 76, 13];
 const [DRAWN, TESTED] = [10, 360]; // images in a row of the first picture, and for testing
 const READER = MLP(64, 32, 10);
 const HIDDEN = ["groups", "angle", "clients", "last"]; // where a mission hides the groups
@@ -388,15 +388,18 @@ function make_missions(chooser) {
   const ask = html("p");
   const why = html("p");
   const fold = html("details", {}, html("summary", {}, "Why, once you have tried"), why);
-  const node = html("section", { "aria-label": "Mission" }, chooser, ask, fold);
+  const node = html("section", { "aria-label": "Mission" }, chooser);
   return {
     node,
     show(mission) {
-      ask.hidden = fold.hidden = !mission;
-      if (!mission || ask.textContent === mission.ask) return;
-      ask.textContent = mission.ask;
+      if ((mission?.ask ?? "") === ask.textContent) return;
+      ask.textContent = mission?.ask ?? "";
+      ask.remove();
+      fold.remove();
+      if (!mission) return;
       why.textContent = mission.why;
       fold.open = false;
+      node.append(ask, fold);
     },
   };
 }

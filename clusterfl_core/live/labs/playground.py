@@ -146,7 +146,7 @@ def playground(
     participation=1,
     eps1=0.45,
     eps2=1.2,
-    seed=0,
+    seed=2,
     method="IFCA",
     mission="none",
     task="",
