@@ -179,10 +179,21 @@ def test_a_mission_brings_its_clients_and_holds_what_it_needs(desk, site):
         assert bench.node.get_by_label("label skew", exact=True).is_enabled()
 
 
+def test_what_is_to_be_drawn_is_not_lent(desk, site):
+    with opened(desk, site, LAB) as bench:
+        lent = bench.node.get_by_role("button", name="Show a digit")
+        lent.click()
+        assert sum(pixels(bench)) > 0
+        bench.node.get_by_label("mission", exact=True).select_option("readings")
+        bench.settle()
+        assert not lent.is_visible()
+        assert sum(pixels(bench)) == 0
+
+
 def test_long_work_can_be_stopped_and_the_page_says_how_far_it_is(desk, site):
     with opened(desk, site, LAB) as bench:
         bench.press("10 rounds")
-        bench.node.get_by_text("Computing round").wait_for()
+        bench.node.locator("p.state", has_text="Computing round").wait_for()
         bench.node.get_by_role("button", name="Stop").click()
         bench.settle()
         found = re.search(r"Round (\d+)", bench.state())

@@ -37,6 +37,16 @@ function settings_of(state) {
   return settings;
 }
 
+// What draws, called again only where the key says that something changed.
+function once(show) {
+  let before = null;
+  return (key, ...given) => {
+    if (key === before) return;
+    before = key;
+    show(...given);
+  };
+}
+
 const mission_of = ({ mission }) => GIVEN.missions.find(({ key }) => key === mission) ?? null;
 const hides_groups = ({ mission }) => mission === "find";
 
@@ -172,13 +182,9 @@ function make_samples() {
   const picture = svg("svg", { role: "img", class: "chart" });
   const words = html("figcaption");
   const node = html("figure", {}, words, picture);
-  let seen = "";
   return {
     node,
     show({ groups, angle, swaps, liars }) {
-      const now = JSON.stringify([groups, angle, swaps, liars]);
-      if (now === seen) return;
-      seen = now;
       const images = images_of_page();
       const first = images.y.length - TESTED;
       const chosen = Array.from(
@@ -500,7 +506,11 @@ laboratory("playground", {
       lab.change({ ink: Array.from(images.x.subarray(64 * at, 64 * at + 64)) });
     });
     const clear = button("Clear", () => lab.change({ ink: [...BLANK] }));
-    let painted = null;
+    const draw_samples = once((state) => setTimeout(() => samples.show(state))); // a task of its own
+    const draw_curves = once((path) => curves.forEach((one) => one.show(path)));
+    const draw_results = once(results.show);
+    const draw_identities = once(identities.show);
+    const draw_answers = once(answers.show);
     return {
       main: [missions.node, samples.node, ...curves.map(({ node }) => node), results.node, working],
       side: [
@@ -540,18 +550,19 @@ laboratory("playground", {
           one.hidden = hidden && HIDDEN.includes(entry);
         }
         samples.node.hidden = hidden;
-        if (!hidden) samples.show(state);
-        if (painted !== path.at(-1) || path.length < 2) {
-          painted = path.at(-1);
-          curves.forEach((one) => one.show(path.slice(1)));
-        }
-        results.show(state, found.frame);
+        const { groups, angle, swaps, liars, method } = state;
+        if (!hidden) draw_samples([groups, angle, swaps, liars].join(), state);
+        lent.hidden = state.mission === "readings";
+        const seen = `${JSON.stringify(settings_of(state))} ${path.length} ${hidden}`;
+        draw_curves(seen, path.slice(1));
+        draw_results(`${seen} ${method}`, state, found.frame);
         const clusters = clusters_of(state).map((group) => (hidden ? 0 : group));
         const chosen = found.shown?.chosen;
-        identities.node.hidden = !chosen || state.method === "LocalOnly";
-        if (!identities.node.hidden) identities.show(chosen, clusters, found.shown.models.length);
+        identities.node.hidden = !chosen || method === "LocalOnly";
+        if (!identities.node.hidden)
+          draw_identities(`${seen} ${method}`, chosen, clusters, found.shown.models.length);
         pad.show(state.ink);
-        answers.show(state, found, clusters);
+        draw_answers(`${seen} ${method} ${state.ink}`, state, found, clusters);
         const left = state.rounds - (path.length - 1);
         working.hidden = !(busy && left > 1);
         bar.max = state.rounds || 1;
