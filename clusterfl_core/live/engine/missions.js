@@ -27,10 +27,11 @@ const JUDGES = {
     const used = new Set(own.flat()).size;
     const right = whole_groups && used === groups.length && used === state.k;
     const left = state.k - used;
+    const wrong = left
+      ? `${left} of the models ${left > 1 ? "are" : "is"} left over`
+      : "every model is followed, but some are shared or some groups torn";
     return [
-      right
-        ? `${state.k} groups, ${state.k} models`
-        : `with k = ${state.k}, ${left ? `${left} of the models ${left > 1 ? "are" : "is"} left over` : "every model is followed, but some are shared or some groups torn"}`,
+      right ? `${state.k} groups, ${state.k} models` : `with k = ${state.k}, ${wrong}`,
       right,
     ];
   },

@@ -19,13 +19,14 @@ const HIDDEN = ["groups", "angle", "clients", "last"]; // where a mission hides 
 const BLANK = Array(64).fill(0);
 const DASHES = ["7 4", "2 3", "9 3 2 3", "none", "14 4", "4 2", "1 4"];
 const SEEN =
-  "First picture: what a client of each group sees. Curves: accuracy on 360 test images as a client's " +
-  "group sees them, each digit as often as in the client's own mix; liars are not judged. FedSoft " +
-  "reads with each client's personal model, FedEM with a mixture of its models, the others with the " +
-  "model that a client follows. Everything is computed in your browser: scikit-learn's digits, a network " +
-  `64-32-10, full-batch steps. One-shot clustering trains ${ALONE} steps alone in round 1; FedSoft pulls ` +
-  `with λ = ${PULL}. Participation is of FedAvg, one-shot, IFCA and FedEM; CFL and FedSoft ask everybody. ` +
-  "One start of each is shown; another may end otherwise.";
+  "First picture: what a client of each group sees. Curves: accuracy on 360 test images as a " +
+  "client's group sees them, each digit as often as in the client's own mix; liars are not " +
+  "judged. FedSoft reads with each client's personal model, FedEM with a mixture of its models, " +
+  "the others with the model that a client follows. Everything is computed in your browser: " +
+  "scikit-learn's digits, a network 64-32-10, full-batch steps. One-shot clustering trains " +
+  `${ALONE} steps alone in round 1; FedSoft pulls with λ = ${PULL}. Participation is of FedAvg, ` +
+  "one-shot, IFCA and FedEM; CFL and FedSoft ask everybody. One start of each is shown; another " +
+  "may end otherwise.";
 
 let all_images = null;
 const images_of_page = () => (all_images ??= unpack_digits(DIGITS));
@@ -173,7 +174,9 @@ function add_pixels(paths, x, [left, top]) {
   x.forEach((grey, pixel) => {
     const level = Math.ceil(4 * grey - 0.3) - 1;
     if (level >= 0)
-      paths[level].push(`M${left + 2 * (pixel % 8)} ${top + 2 * Math.floor(pixel / 8)}h2.02v2.02h-2.02z`);
+      paths[level].push(
+        `M${left + 2 * (pixel % 8)} ${top + 2 * Math.floor(pixel / 8)}h2.02v2.02h-2.02z`,
+      );
   });
 }
 
@@ -200,7 +203,9 @@ function make_samples() {
           add_pixels(paths, x.subarray(64 * column, 64 * column + 64), [19 * column, 18 * group]),
         );
         if (group === groups) return `${spoken_mark(group)}, liars: each digit is called one more`;
-        const swapped = view.names.flatMap((name, digit) => (name > digit ? [`${digit}↔${name}`] : []));
+        const swapped = view.names.flatMap((name, digit) =>
+          name > digit ? [`${digit}↔${name}`] : [],
+        );
         const how = view.degrees ? `turned by ${digits(view.degrees, 0)}°` : "upright";
         return [`${spoken_mark(group)}: ${how}`, ...swapped].join(", ");
       });
@@ -211,7 +216,9 @@ function make_samples() {
         ...paths.map((some, level) =>
           svg("path", { d: some.join(""), fill: "currentColor", opacity: (level + 1) / 4 }),
         ),
-        ...rows.map((_, group) => group_mark(group, -7, 18 * group + 8, 3.5, { fill: "currentColor" })),
+        ...rows.map((_, group) =>
+          group_mark(group, -7, 18 * group + 8, 3.5, { fill: "currentColor" }),
+        ),
       );
     },
   };
@@ -233,7 +240,9 @@ function make_curves(entry, caption) {
     const lines = RIVALS.map((name, at) => ({
       name,
       dash: DASHES[at],
-      points: path.filter((frame) => !frame[name].failed).map((frame) => [frame.round, frame[name][entry]]),
+      points: path
+        .filter((frame) => !frame[name].failed)
+        .map((frame) => [frame.round, frame[name][entry]]),
     })).filter(({ points }) => points.length);
     const ends = lines
       .map((line) => ({ ...line, end: line.points.at(-1) }))
@@ -286,7 +295,9 @@ function make_curves(entry, caption) {
 // All seven in numbers.
 function make_results() {
   const body = html("tbody");
-  const heads = ["method", "mean", "worst", "moved"].map((word) => html("th", { scope: "col" }, word));
+  const heads = ["method", "mean", "worst", "moved"].map((word) =>
+    html("th", { scope: "col" }, word),
+  );
   const node = html(
     "table",
     { class: "results" },
@@ -310,7 +321,8 @@ function make_results() {
               "stroke-dasharray": DASHES[at],
             }),
           );
-          const number = (value, count) => html("td", {}, value === undefined ? "–" : digits(value, count));
+          const number = (value, count) =>
+            html("td", {}, value === undefined ? "–" : digits(value, count));
           const cells = shown?.failed
             ? [html("td", { colspan: 3 }, shown.failed)]
             : [
@@ -354,7 +366,10 @@ function make_answers() {
           );
           const swatch = html(
             "span",
-            { class: "swatch", style: `background:${colour_of(model)};color:${ink_on(colour_of(model))}` },
+            {
+              class: "swatch",
+              style: `background:${colour_of(model)};color:${ink_on(colour_of(model))}`,
+            },
             `${model}`,
           );
           const marks = followers.map((g) =>
@@ -534,7 +549,12 @@ laboratory("playground", {
           html(
             "div",
             { class: "pair" },
-            html("div", { class: "panel" }, pad.node, html("div", { class: "buttons" }, lent, clear)),
+            html(
+              "div",
+              { class: "panel" },
+              pad.node,
+              html("div", { class: "buttons" }, lent, clear),
+            ),
             answers.node,
           ),
         ),
