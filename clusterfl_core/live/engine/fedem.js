@@ -1,8 +1,8 @@
 // FedEM, federated expectation maximisation (Marfoq et al.; 2021, Algorithm 1). Python:
 // algorithms/fedem.py
 //
-// Every client's data is a mixture of k distributions. It trains all k models, and each point weighs
-// as much in a model's training as the model explains it.
+// Every client's data is a mixture of k distributions. It trains all k models, and each point
+// weighs as much in a model's training as the model explains it.
 
 import { among, known, share, whole } from "./check.js";
 import { first_models, group_means, make_jobs, next_state, participants } from "./contract.js";
@@ -60,8 +60,8 @@ export function FedEM(given) {
       return make_jobs(state, ids, everything, { values });
     },
 
-    // Clients: E step, mixture weights, then k trainings on weighted losses. The reply holds k models
-    // a client.
+    // Clients: E step, mixture weights, then k trainings on weighted losses. The reply holds k
+    // models a client.
     client_step(jobs, world) {
       const own = jobs.clients.map((i) => world.clients[i]);
       const found = own.map((client, row) =>

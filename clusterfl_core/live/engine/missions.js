@@ -1,4 +1,4 @@
-// The playground's missions: what has been reached, in a sentence, and whether it is what was asked.
+// The playground's missions: what is reached, in a sentence, and whether it is what was asked.
 
 import { range } from "./random.js";
 import { RIVALS } from "./rivals.js";
@@ -17,8 +17,8 @@ function followers(clusters, chosen) {
   });
 }
 
-// Each judges a frame of round 10 or later. asked: {state, frame, path, clusters, drawn: what each of
-// IFCA's models reads, [digit, probability] …} → [what is reached, whether it is enough].
+// Each judges a frame of round 10 or later. asked: {state, frame, path, clusters, drawn: what each
+// of IFCA's models reads, [digit, probability] …} → [what is reached, whether it is enough].
 const JUDGES = {
   find({ state, frame, clusters }) {
     const groups = followers(clusters, frame.IFCA.chosen);
@@ -51,7 +51,9 @@ const JUDGES = {
     const rivals = RIVALS.filter((name) => !["FedAvg", "CFL"].includes(name));
     const best = Math.max(...rivals.map((name) => frame[name].mean));
     const lead = frame.FedAvg.mean - best;
-    const words = `one model for all reads ${percent(frame.FedAvg.mean)}, the best of the others ${percent(best)}`;
+    const words =
+      `one model for all reads ${percent(frame.FedAvg.mean)}, ` +
+      `the best of the others ${percent(best)}`;
     if (state.angle < 15) return [`${words}, but the groups differ by ${state.angle}° only`, false];
     return [words, lead >= LARGE];
   },
@@ -104,14 +106,15 @@ const JUDGES = {
     const last = frame.IFCA.each.filter((_, i) => clusters[i] === state.groups - 1);
     const most = Math.max(...last);
     return [
-      `IFCA's mean is ${percent(frame.IFCA.mean)}, the best of the last group reads ${percent(most)}`,
+      `IFCA's mean is ${percent(frame.IFCA.mean)}, ` +
+        `the best of the last group reads ${percent(most)}`,
       frame.IFCA.mean >= 0.85 && most <= 0.6,
     ];
   },
 };
 
-// A mission is {key, setup: entries of the state, free: those of them that may change}. → [sentence,
-// whether it is solved]
+// A mission is {key, setup: entries of the state, free: those of them that may change}.
+// → [sentence, whether it is solved]
 export function judged_mission({ key, setup, free }, words, asked) {
   const { state, path } = asked;
   const moved = Object.keys(setup).find(

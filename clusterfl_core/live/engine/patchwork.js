@@ -41,13 +41,13 @@ export function patchwork_settings(given) {
   return settings;
 }
 
-// Group g sees its images turned by g times the angle, and from the second group on so many pairs of
-// labels, others in each group, change places. Each client prefers two digits: a share `skew` of its
-// images is drawn from these alone, as long as there are any. Liars see images as the first group
-// does and call each digit one more (9 is 0). No image is dealt twice.
+// Group g sees its images turned by g times the angle, and from the second group on so many pairs
+// of labels, others in each group, change places. Each client prefers two digits: a share `skew` of
+// its images is drawn from these alone, as long as there are any. Liars see images as the first
+// group does and call each digit one more (9 is 0). No image is dealt twice.
 //
-// Beside the clients: test, all test images as each group sees them; liars are the cluster `groups`;
-// weights [client][test image]: what the image counts for if the client's own mix of digits counts.
+// Beside the clients: test, all test images as each group sees them; liars are the cluster
+// `groups`; weights [client][test image]: what the image counts for in the client's own mix.
 export function make_patchwork({ images, ...given }) {
   const settings = patchwork_settings(given);
   const { groups, skew, points, clients: each, last, liars, hidden, seed } = settings;

@@ -57,7 +57,7 @@ function named(table) {
   });
 }
 
-// How much of its own mix of digits each honest client reads, on test images as its group sees them.
+// How much of its own mix of digits each honest client reads, on test images that its group sees.
 export function qualities({ world, state }) {
   const { model, test, weights, clusters } = world;
   const made = new Map();

@@ -15,6 +15,7 @@ import { make_worker, serve } from "../parts/worker.js";
 const [TALL, EDGE_LEFT, EDGE_RIGHT, LETTERS] = [180, 34, 76, 13];
 const [DRAWN, TESTED] = [10, 360]; // images in a row of the first picture, and for testing
 const READER = MLP(64, 32, 10);
+const WORLD = ["groups", "angle", "swaps", "skew", "points", "clients", "last", "liars"];
 const HIDDEN = ["groups", "angle", "clients", "last"]; // where a mission hides the groups
 const BLANK = Array(64).fill(0);
 const DASHES = ["7 4", "2 3", "9 3 2 3", "none", "14 4", "4 2", "1 4"];
@@ -140,9 +141,7 @@ function read_drawing({ ink, method }, shown) {
 
 function python_of(state) {
   const { method, k, steps, step_size, participation, eps1, eps2, seed, rounds } = state;
-  const world = ["groups", "angle", "swaps", "skew", "points", "clients", "last", "liars"]
-    .map((name) => `${name}=${state[name]}`)
-    .join(", ");
+  const world = WORLD.map((name) => `${name}=${state[name]}`).join(", ");
   const some = participation < 1 ? `, participation=${participation}` : "";
   const made = {
     FedAvg: `FedAvg(model, local${some})`,
@@ -445,8 +444,8 @@ laboratory("playground", {
     const best = able.reduce((one, other) => (frame[other].mean > frame[one].mean ? other : one));
     return (
       `Round ${round}: ${name} reads ${digits(100 * shown.mean, 1)} % on average, ` +
-      `${digits(100 * shown.worst, 1)} % for the worst client. Best on average: ${spoken_method(best)}, ` +
-      `${digits(100 * frame[best].mean, 1)} %.`
+      `${digits(100 * shown.worst, 1)} % for the worst client. Best on average: ` +
+      `${spoken_method(best)}, ${digits(100 * frame[best].mean, 1)} %.`
     );
   },
   readings({ method }, { shown }) {
@@ -521,7 +520,7 @@ laboratory("playground", {
       lab.change({ ink: Array.from(images.x.subarray(64 * at, 64 * at + 64)) });
     });
     const clear = button("Clear", () => lab.change({ ink: [...BLANK] }));
-    const draw_samples = once((state) => setTimeout(() => samples.show(state))); // a task of its own
+    const draw_samples = once((state) => setTimeout(() => samples.show(state))); // its own task
     const draw_curves = once((path) => curves.forEach((one) => one.show(path)));
     const draw_results = once(results.show);
     const draw_identities = once(identities.show);
@@ -529,7 +528,7 @@ laboratory("playground", {
     return {
       main: [missions.node, samples.node, ...curves.map(({ node }) => node), results.node, working],
       side: [
-        section("Clients", "groups", "angle", "swaps", "skew", "points", "clients", "last", "liars"),
+        section("Clients", ...WORLD),
         section("Methods", "k", "steps", "step_size", "participation", "eps1", "eps2", "seed"),
         control("method"),
       ],
