@@ -1,7 +1,9 @@
 """The playground: a mission can be solved and is noticed then and only then; a digit is drawn."""
 
+import json
 import re
 
+import house
 import pytest
 import torch
 from browser import visited
@@ -76,6 +78,14 @@ def test_there_are_eight_missions_each_with_a_way_to_solve_it():
     for mission in MISSIONS.values():
         assert set(mission["free"]) <= set(mission["setup"])
         assert len(re.findall(r"[.?!](?:\s|$)", mission["why"])) == 2, mission["why"]
+
+
+def test_the_page_says_what_the_laboratory_says():
+    cells = json.loads((house.ROOT / "book" / "playground.ipynb").read_text("utf-8"))["cells"]
+    (text,) = ["".join(cell["source"]) for cell in cells if cell["id"] == "missions"]
+    for number, mission in enumerate(MISSIONS.values(), 1):
+        assert f"**{number}. {mission['name']}.** {mission['ask']}\n" in text
+        assert f"</summary>\n\n{mission['why']}\n\n</details>" in text
 
 
 @every_mission

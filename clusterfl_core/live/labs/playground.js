@@ -408,7 +408,7 @@ function make_missions(chooser) {
   const ask = html("p");
   const why = html("p");
   const fold = html("details", {}, html("summary", {}, "Why, once you have tried"), why);
-  const node = html("section", { "aria-label": "Mission" }, chooser);
+  const node = html("section", { class: "mission", "aria-label": "Mission" }, chooser);
   return {
     node,
     show(mission) {

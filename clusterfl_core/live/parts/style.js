@@ -197,6 +197,9 @@ th { white-space: nowrap; width: 1%; }
 .results thead th { width: auto; }
 .results .looked { font-weight: 700; }
 .results .looked th { font-weight: 700; }
+.mission .control,
+.two .mission .control { grid-template-columns: minmax(0, 1fr); }
+.mission .control select { grid-column: 1; }
 .fixed { opacity: 0.55; }
 .pair { display: grid; gap: 0.8rem; grid-template-columns: minmax(0, 1fr); align-items: start; }
 @container (min-width: 26rem) {
