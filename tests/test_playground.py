@@ -212,6 +212,7 @@ def test_long_work_can_be_stopped_and_the_page_says_how_far_it_is(desk, site):
         bench.press("Step")
         bench.settle()
         assert f"Round {stopped + 1}:" in bench.state()
+        assert bench.node.get_by_role("status").text_content() == bench.state(), "the end is said"
 
 
 def pixels(bench):
