@@ -208,6 +208,57 @@ def test_worlds_of_digits_are_equal_in_both_languages(page, given):
     assert federation.clusters.tolist() == [client["cluster"] for client in found[0]]
 
 
+PATCHWORKS = [
+    {},
+    {"groups": 2, "angle": 25, "swaps": 2, "skew": 0.5, "points": 20, "last": 1, "liars": 3},
+    {"groups": 4, "angle": 180, "swaps": 5, "skew": 1, "points": 55, "clients": 6, "last": 6},
+    {"groups": 1, "clients": 9, "last": 2, "points": 12, "skew": 0.3, "liars": 1, "seed": 7},
+]
+
+
+@pytest.mark.parametrize("given", PATCHWORKS)
+def test_patchworks_are_equal_in_both_languages(page, given):
+    found = page.evaluate(
+        """g => {
+          const world = engine.make_patchwork({ ...g, images });
+          const some = (all) =>
+            all.map(({ n, x, y }) => ({ n, x: Array.from(x), y: Array.from(y) }));
+          return { train: some(world.clients), test: some(world.test), clusters: world.clusters,
+                   weights: world.weights.map((row) => Array.from(row)) };
+        }""",
+        given,
+    )
+    federation = replay.patchwork(**given)
+    assert federation.clusters.tolist() == found["clusters"]
+    for part in ("train", "test"):
+        twin = getattr(federation, part)
+        assert twin.counts.tolist() == [client["n"] for client in found[part]]
+        for i, client in enumerate(found[part]):
+            assert twin.inputs(torch.float64)[i].flatten().tolist() == client["x"]
+            assert twin.y[i].tolist() == client["y"]
+    shown = torch.nn.functional.one_hot(federation.truth["digits"], 10).double()
+    weights = federation.truth["mix"] @ (shown / shown.sum(0)).T
+    np.testing.assert_allclose(found["weights"], weights, rtol=1e-12)
+    np.testing.assert_allclose(weights.sum(1), 1, rtol=1e-12)
+
+
+def test_a_patchwork_is_what_it_says():
+    one = replay.patchwork(groups=3, swaps=5, skew=0.8, points=30, last=2, liars=2, seed=3)
+    assert one.clusters.tolist() == [0] * 4 + [1] * 4 + [2] * 2 + [3] * 2
+    plain = replay.patchwork(groups=3, swaps=0, skew=0.8, points=30, last=2, liars=2, seed=3)
+    changed = [one.train.y[i] != plain.train.y[i] for i in range(12)]
+    assert [bool(found.any()) for found in changed] == [False] * 4 + [True] * 6 + [False] * 2
+    rows = plain.truth["mix"]
+    for i in range(10):
+        liked = rows[i].topk(2).indices
+        held = (plain.train.y[i][:, None] == liked).any(1).double().mean()
+        assert held > 0.6, "a client holds what it prefers"
+    honest = replay.patchwork(groups=1, last=2, points=30, liars=0, seed=3)
+    lies = replay.patchwork(groups=1, last=1, points=30, liars=1, seed=3)
+    assert lies.train.x.equal(honest.train.x)
+    assert lies.train.y[1].equal((honest.train.y[1] + 1) % 10)
+
+
 def test_packed_digits_are_scikit_learns():
     from sklearn.datasets import load_digits
 
@@ -357,11 +408,19 @@ def fedsoft(m):
     )  # fmt: skip
 
 
+def fedem(m):
+    return st.fixed_dictionaries(
+        {"name": st.just("FedEM"), "clusters": st.integers(2, min(4, m)), "local": solvers(),
+         "participation": shares_of_clients()}
+    )  # fmt: skip
+
+
 CASES = {  # the settings, and how many first models they need, where it is not one a cluster
     "FedAvg": (fedavg, None), "FineTuned": (fine_tuned, None), "LocalOnly": (local_only, None),
     "OneShot": (one_shot, lambda a: 1), "OneShot without k": (one_shot_without_k, lambda a: 1),
     "IFCA": (ifca, None), "CLoVE": (clove, None), "CFL": (cfl, None),
     "FedSoft": (fedsoft, lambda a: a["clusters"] + 1),
+    "FedEM": (fedem, None),
 }  # fmt: skip
 WORLDS = {
     "CFL": worlds(least_features=2),  # numbers have two directions only
@@ -613,7 +672,7 @@ def networks(draw, name):
              "hidden": draw(st.integers(3, 6)), "seed": draw(wide_seeds())}  # fmt: skip
     local = {"steps": draw(st.integers(1, 3)), "step_size": draw(st.floats(0.05, 0.5))}
     chosen = {"name": name.partition(" ")[0], "local": local}
-    if name in ("IFCA", "OneShot", "FedSoft", "CLoVE"):
+    if name in ("IFCA", "OneShot", "FedSoft", "CLoVE", "FedEM"):
         chosen["clusters"] = 2
     if name == "FineTuned":
         chosen |= {"after": draw(st.integers(1, 15)), "tune": local}

@@ -113,6 +113,11 @@ LABS = [
         ],
         "FedAvg rests at the best model",
     ),
+    Lab(
+        "playground",
+        [("mission", "ArrowDown", 1), ("models k", "ArrowRight", 2), ("Step", "Enter", 10)],
+        "Solved: 4 groups, 4 models",
+    ),
     Lab("phase", [("spread within a group", "ArrowRight", 6)], "Solved: "),
     Lab(
         "race",

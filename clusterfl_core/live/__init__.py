@@ -22,6 +22,7 @@ from clusterfl_core.live.labs.drift import drift
 from clusterfl_core.live.labs.gardens import gardens
 from clusterfl_core.live.labs.phase import phase
 from clusterfl_core.live.labs.plane import plane
+from clusterfl_core.live.labs.playground import playground
 from clusterfl_core.live.labs.race import race
 from clusterfl_core.live.labs.server import server
 from clusterfl_core.live.labs.springs import springs
@@ -41,6 +42,7 @@ __all__ = [
     "gardens",
     "phase",
     "plane",
+    "playground",
     "race",
     "script",
     "server",

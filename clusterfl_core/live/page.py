@@ -16,7 +16,7 @@ __all__ = ["Laboratory", "looks", "modules", "script"]
 PARTS = (
     "dom", "latest", "style", "element", "marks", "controls", "fields", "handles", "square", "run",
     "keeping", "rounds", "player", "losses", "contour", "identities", "readings", "starts",
-    "address", "sharing", "task", "sentences", "worker", "chart", "laboratory", "splitting",
+    "address", "sharing", "task", "sentences", "worker", "chart", "pad", "laboratory", "splitting",
 )  # fmt: skip
 HERE = Path(__file__).parent
 NAMES = {  # of the marks, as they are spoken

@@ -24,6 +24,7 @@ import torch
 
 from clusterfl_core import data, grouping, simulation
 from clusterfl_core.algorithms.clove import CLoVE, chosen_number
+from clusterfl_core.algorithms.fedem import FedEM
 from clusterfl_core.algorithms.fedsoft import FedSoft, aggregation_weights
 from clusterfl_core.algorithms.fine_tuned import FineTuned
 from clusterfl_core.algorithms.ifca import IFCA
@@ -34,8 +35,8 @@ from clusterfl_core.live.random import stream
 from clusterfl_core.models import LinearRegression
 from clusterfl_core.populations.twists import relabel, turn
 
-__all__ = ["Replayed", "bowls", "digits", "em", "fresh", "linear", "participants", "points"]
-__all__ += ["replayed", "resting_point", "run", "select"]
+__all__ = ["Replayed", "bowls", "digits", "em", "fresh", "linear", "participants"]
+__all__ += ["patchwork", "points", "replayed", "resting_point", "run", "select"]
 
 # ---------------------------------------------------------------- worlds
 
@@ -198,6 +199,72 @@ def digits(twist="rotated", clusters=4, clients=6, points=40, seed=0, angle=None
     truth = torch.arange(m) // clients
     parts = (Clients.from_lists(*zip(*part, strict=True)) for part in (train, test))
     return Federation(*parts, truth, torch.arange(clusters), classes=10, name="digits")
+
+
+def patchwork(groups=3, angle=90, swaps=0, skew=0.0, points=40, clients=4, last=4, liars=0, seed=0):
+    """A world of digits that is put together (engine/patchwork.js, ``make_patchwork``).
+
+    Parameters
+    ----------
+    groups : int
+        Honest groups of clients.
+    angle : float
+        By how much the images of a group are turned against those of the group before.
+    swaps : int
+        Pairs of labels that change places in each group but the first; others in each.
+    skew : float
+        The share of a client's images that is drawn from its two favourite digits alone.
+    points : int
+        Images of each client.
+    clients, last : int
+        Clients of each group, and of the last one.
+    liars : int
+        Further clients, which see images as the first group does and call each digit one more.
+    seed : int
+        In [0, 2^32).
+
+    Returns
+    -------
+    Federation
+        One test client a group, with all test images; the liars are the cluster ``groups``.
+        ``truth["mix"]``, [m, 10], is the share of each digit in a client's own mix, and
+        ``truth["digits"]``, [360], what the test images show.
+    """
+    images = data.load("digits")
+    sizes = [*[clients] * (groups - 1), last, liars]
+    clusters = [cluster for cluster, size in enumerate(sizes) for _ in range(size)]
+    favourites = stream(seed, "favourites").shuffle(10)
+    views = []
+    for group in range(groups):
+        names, pairs = list(range(10)), stream(seed, "labels", group).shuffle(10)
+        for pair in range(swaps if group else 0):
+            one, other = pairs[2 * pair : 2 * pair + 2]
+            names[one], names[other] = other, one
+        degrees = angle * group % 360
+        views.append((_tilt(degrees) if degrees % 90 else turn(degrees), relabel(names)))
+    views.append((turn(0), relabel([*range(1, 10), 0])))
+
+    def seen(x, y, cluster):
+        turned, named = views[cluster]
+        return named(*turned(x, y))
+
+    order, dealt = stream(seed, "deal").shuffle(len(images.y_train)), set()
+    left = [[row for row in order if images.y_train[row] == name] for name in range(10)]
+    train, mix = [], []
+    for i, cluster in enumerate(clusters):
+        liked, held = [favourites[(2 * i + a) % 10] for a in (0, 1)], []
+        for at, u in enumerate(stream(seed, "picks", i).uniform(points)):
+            pool = left[liked[at % 2]] if u < skew else order
+            row = next((one for one in pool if one not in dealt), None)
+            held.append(next(one for one in order if one not in dealt) if row is None else row)
+            dealt.add(held[-1])
+        train.append(seen(images.x_train[held], images.y_train[held], cluster))
+        mix.append([(1 - skew) / 10 + skew / 2 * (name in liked) for name in range(10)])
+    test = [seen(images.x_test, images.y_test, group) for group in range(groups)]
+    parts = (Clients.from_lists(*zip(*part, strict=True)) for part in (train, test))
+    truth = {"mix": torch.tensor(mix, dtype=torch.float64), "digits": images.y_test}
+    kinds = torch.tensor(clusters), torch.arange(groups)
+    return Federation(*parts, *kinds, classes=10, name="digits", truth=truth)
 
 
 def _tilt(degrees):
@@ -444,13 +511,13 @@ def replayed(algorithm, seed=0, models=None, absent=None, starts=None):
     Parameters
     ----------
     algorithm
-        FedAvg, FineTuned, LocalOnly, OneShot, IFCA, CLoVE, CFL or FedSoft.
+        FedAvg, FineTuned, LocalOnly, OneShot, IFCA, CLoVE, CFL, FedSoft or FedEM.
     seed : int
         In [0, 2^32); for first models that are not told.
     models : list of list of float, optional
-        The first models, a row each: k for IFCA and CLoVE; k for FedSoft, whose clients begin with
-        the first, or k + 1, whose last they begin with; else 1. Default: drawn as the page draws
-        them.
+        The first models, a row each: k for IFCA, CLoVE and FedEM; k for FedSoft, whose clients
+        begin with the first, or k + 1, whose last they begin with; else 1. Default: drawn as the
+        page draws them.
     absent : dict of int to list of int, optional
         Clients that do not answer in a round, counted from 0.
     starts : list of list of int, optional
@@ -472,7 +539,7 @@ def replayed(algorithm, seed=0, models=None, absent=None, starts=None):
         kind, count = _Clustering, algorithm.clusters
         told |= {"participation": participation}
         participation = 1.0
-    elif kind is IFCA:
+    elif kind in (IFCA, FedEM):
         count = algorithm.clusters
     if models is None:
         first = fresh(model, count, seed)

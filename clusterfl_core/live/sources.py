@@ -15,9 +15,9 @@ __all__ = ["ENGINE", "packed_digits", "source"]
 
 # In this order they can stand one after another in one scope.
 ENGINE = (
-    "check", "random", "solve", "kinds", "linear", "bowls", "digits", "solvers", "contract",
-    "fedavg", "fine_tuned", "local_only", "grouping", "one_shot", "ifca", "clove", "similarity",
-    "cfl", "fedsoft", "em", "loop", "starts", "lab",
+    "check", "random", "solve", "kinds", "linear", "bowls", "digits", "patchwork", "solvers",
+    "contract", "fedavg", "fine_tuned", "local_only", "grouping", "one_shot", "ifca", "clove",
+    "similarity", "cfl", "fedsoft", "em", "fedem", "loop", "starts", "lab", "rivals", "missions",
 )  # fmt: skip
 
 _ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"

@@ -229,8 +229,9 @@ export function MLP(inputs, hidden, classes) {
       return point_losses(theta, client).reduce((sum, one) => sum + one, 0) / client.n;
     },
 
-    // The gradient of F_i: softmax minus label, back through the linear layer and ReLU
-    gradient(theta, client) {
+    // The gradient of F_i: softmax minus label, back through the linear layer and ReLU. weights:
+    // factors of the points' losses; the mean is still over their number.
+    gradient(theta, client, weights = null) {
       const slope = new Float64Array(bias2 + classes);
       const { x, y, n } = client;
       for (let l = 0; l < n; l++) {
@@ -238,8 +239,9 @@ export function MLP(inputs, hidden, classes) {
         forward(theta, x, at);
         softmax(y[l]);
         guess[y[l]] -= 1;
+        const counted = weights === null ? n : n / weights[l];
         for (let c = 0; c < classes; c++) {
-          const error = (guess[c] /= n);
+          const error = (guess[c] /= counted);
           const row = weight2 + c * hidden;
           for (let u = 0; u < hidden; u++) slope[row + u] += error * active[u];
           slope[bias2 + c] += error;
@@ -262,6 +264,17 @@ export function MLP(inputs, hidden, classes) {
         const most = 1 / Math.sqrt(at < weight2 ? inputs : hidden);
         return most * (2 * source.uniform() - 1);
       });
+    },
+
+    // The probability of each class for each point of x: [points * classes]
+    probabilities(theta, x) {
+      const found = new Float64Array((x.length / inputs) * classes);
+      for (let l = 0; l * inputs < x.length; l++) {
+        forward(theta, x, l * inputs);
+        softmax(0);
+        found.set(guess, l * classes);
+      }
+      return found;
     },
 
     // The fraction of its points that a client's model gets right

@@ -46,9 +46,18 @@ export function LinearRegression(features) {
       return losses;
     },
 
-    // 2 (X'X theta - X'y) / n
-    gradient(theta, client) {
+    // 2 (X'X theta - X'y) / n; weights: factors of the points' losses
+    gradient(theta, client, weights = null) {
       const slope = new Float64Array(features);
+      if (weights !== null) {
+        for (let l = 0; l < client.n; l++) {
+          let missed = client.y[l];
+          for (let a = 0; a < features; a++) missed -= client.x[l * features + a] * theta[a];
+          const factor = (-2 * weights[l] * missed) / client.n;
+          for (let a = 0; a < features; a++) slope[a] += factor * client.x[l * features + a];
+        }
+        return slope;
+      }
       for (let a = 0; a < features; a++) {
         let row = -client.xy[a];
         for (let b = 0; b < features; b++) row += client.xx[a * features + b] * theta[b];

@@ -42,8 +42,11 @@ export function laboratory(name, plan) {
     const readings = make_readings();
     const task = question ? make_task(question) : null;
 
+    let spoken = null; // the state as it was last said
     const told = () => {
-      if (!failing) sentences.say(status.textContent, false);
+      if (failing) return;
+      spoken = status.textContent;
+      sentences.say(spoken, false);
     };
     const act = (work) => {
       player?.stop();
@@ -117,7 +120,9 @@ export function laboratory(name, plan) {
         status.textContent = plan.told(now.state, now.found, now.path);
         readings.show(plan.readings(now.state, now.found, now.path));
         show(now);
+        const done = element.busy && !now.busy && !player?.playing;
         element.busy = now.busy;
+        if (done && sentences.node.textContent === spoken) told(); // what was said is out of date
         if (task && !now.busy) task.show(...plan.task(now.state, now.found, now.path, memory));
       },
       (sentence) => {

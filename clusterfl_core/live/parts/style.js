@@ -192,6 +192,28 @@ th { white-space: nowrap; width: 1%; }
 .marks { display: flex; flex-wrap: wrap; gap: 1px; min-height: 1.4em; align-items: center; }
 .marks svg,
 .key svg { flex: none; vertical-align: -0.2em; }
+.results td { text-align: right; font-variant-numeric: tabular-nums; }
+.results td[colspan] { text-align: left; }
+.results thead th + th { text-align: right; }
+.results thead th { width: auto; }
+.results .looked { font-weight: 700; }
+.results .looked th { font-weight: 700; }
+.mission .control,
+.two .mission .control { grid-template-columns: minmax(0, 1fr); }
+.mission .control select { grid-column: 1; }
+.fixed { opacity: 0.55; }
+.pair { display: grid; gap: 0.8rem; grid-template-columns: minmax(0, 1fr); align-items: start; }
+@container (min-width: 26rem) {
+  .pair { grid-template-columns: 12rem minmax(0, 1fr); }
+}
+.pad { width: min(100%, 12rem); aspect-ratio: 1; touch-action: none; cursor: crosshair; user-select: none; }
+.pad > div { display: grid; grid-template-columns: repeat(8, 1fr); height: 12.5%; }
+.pad .square {
+  border: 1px solid var(--faint);
+  background: color-mix(in srgb, currentColor var(--ink), transparent);
+}
+.pad .square:focus-visible { outline: 2px solid #d55e00; outline-offset: -1px; }
+progress { flex: 1; min-width: 6rem; align-self: center; accent-color: currentColor; }
 .spoken {
   position: absolute;
   width: 1px;
