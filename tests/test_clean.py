@@ -294,9 +294,10 @@ def jupyter(folder: Path, home: Path):
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     own = {name: str(home / name) for name in ("JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "HOME")}
-    own |= {"JUPYTER_RUNTIME_DIR": str(home / "run"), "JUPYTER_ALLOW_INSECURE_WRITES": "1"}
+    own["JUPYTER_RUNTIME_DIR"] = str(home / "run")
     for path in own.values():
         Path(path).mkdir(parents=True, exist_ok=True)
+    own["JUPYTER_ALLOW_INSECURE_WRITES"] = "1"
     options = [f"--ServerApp.port={port}", "--ServerApp.token=", "--ServerApp.password="]
     options += ["--no-browser", "--allow-root", "--ServerApp.disable_check_xsrf=True"]
     options += ["--LabApp.news_url=None", "--ServerApp.open_browser=False"]
