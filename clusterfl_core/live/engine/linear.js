@@ -142,6 +142,23 @@ function by_group(name, given, groups, most) {
   return each.map((value) => whole(name, value, 1, most));
 }
 
+// The numbers of a client's points, as far as they were drawn: a reader who drags the noise or a true model
+// has the same ones again and again.
+const kept_numbers = new Map();
+function kept_stream(seed, group, place, line) {
+  const name = [seed, group, place, line].join();
+  if (kept_numbers.size >= MOST.clients) kept_numbers.clear();
+  if (!kept_numbers.has(name))
+    kept_numbers.set(name, { source: stream(seed, "points", group, place), numbers: [] });
+  const { source, numbers } = kept_numbers.get(name);
+  let at = 0;
+  const next = (kind) => () => {
+    if (at === numbers.length) numbers.push(source[kind]());
+    return numbers[at++];
+  };
+  return { uniform: next("uniform"), normal: next("normal") };
+}
+
 // A world drawn from the generator. The points of a client depend on the seed, its group and its
 // place in the group: with more clients, more points, other noise or another truth all else stays.
 //
@@ -187,7 +204,7 @@ export function make_linear(given) {
   const clients = [];
   sizes.forEach((size, group) => {
     for (let place = 0; place < size; place++) {
-      const draw = stream(settings.seed, "points", group, place);
+      const draw = kept_stream(settings.seed, group, place, line);
       const source = stream(settings.seed, "sources", group, place);
       const [x, y, sources] = [[], [], []];
       for (let l = 0; l < points[group]; l++) {

@@ -39,20 +39,22 @@ function log_gamma(x) {
   return (x + 0.5) * Math.log(high) - high + Math.log((2.5066282746310005 * series) / x);
 }
 
+const log_gammas = latest((a) => log_gamma(2 * a) - 2 * log_gamma(a));
+const sound = (value) => (Math.abs(value) < 1e-300 ? 1e-300 : value);
+
 // I_x(a, a), the regularised incomplete beta function, by Lentz's continued fraction.
 function beta_share(x, a) {
   if (x <= 0 || x >= 1) return x <= 0 ? 0 : 1;
   if (x > 0.5) return 1 - beta_share(1 - x, a);
-  const small = 1e-300;
-  const sound = (value) => (Math.abs(value) < small ? small : value);
-  let [c, d] = [1, 1 / sound(1 - (2 * a * x) / (a + 1))];
+  let c = 1;
+  let d = 1 / sound(1 - (2 * a * x) / (a + 1));
   let found = d;
   for (let m = 1; m < 500; m++) {
     let last = 1;
-    for (const part of [
-      (m * (a - m) * x) / ((a + 2 * m - 1) * (a + 2 * m)),
-      (-(a + m) * (2 * a + m) * x) / ((a + 2 * m) * (a + 2 * m + 1)),
-    ]) {
+    for (let half = 0; half < 2; half++) {
+      const part = half
+        ? (-(a + m) * (2 * a + m) * x) / ((a + 2 * m) * (a + 2 * m + 1))
+        : (m * (a - m) * x) / ((a + 2 * m - 1) * (a + 2 * m));
       d = 1 / sound(1 + part * d);
       c = sound(1 + part / c);
       last = c * d;
@@ -60,7 +62,7 @@ function beta_share(x, a) {
     }
     if (Math.abs(last - 1) < 1e-14) break;
   }
-  const front = log_gamma(2 * a) - 2 * log_gamma(a) + a * Math.log(x * (1 - x));
+  const front = log_gammas(a) + a * Math.log(x * (1 - x));
   return (Math.exp(front) * found) / a;
 }
 

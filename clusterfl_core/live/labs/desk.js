@@ -48,7 +48,9 @@ function trained(theta, { camera, images }, cameras) {
   let [w, b, c] = theta;
   for (let step = 0; step < STEPS; step++) {
     let [slope, offset] = [0, 0];
-    for (const [ink, name] of images) {
+    for (let l = 0; l < images.length; l++) {
+      const ink = images[l][0];
+      const name = images[l][1];
       const miss = chance_of_one(w * ink + b + c * camera) - name;
       slope += miss * ink;
       offset += miss;
@@ -102,8 +104,9 @@ const lines_at = latest(({ third, ...skews }) => {
   const loss = (w, b) => {
     let total = 0;
     for (const { camera, images } of world)
-      for (const [ink, name] of images) {
-        const height = (name ? -1 : 1) * height_of([w, b, third], ink, camera);
+      for (let l = 0; l < images.length; l++) {
+        const rise = w * images[l][0] + b + third * camera;
+        const height = images[l][1] ? -rise : rise;
         total += height > 30 ? height : Math.log1p(Math.exp(height));
       }
     return total / (world.length * world[0].images.length);

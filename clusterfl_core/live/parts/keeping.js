@@ -3,7 +3,7 @@
 
 import { checked_state } from "./fields.js";
 
-const TURN = 8; // milliseconds of work between two pictures
+const TURN = 5; // milliseconds of work between two pictures
 
 // rules: {compute(state, path) → found} and, for a laboratory with rounds, first(state) → frame and
 // next(state, frame) → frame, or a promise of it: the state then says `rounds`, and path has the

@@ -5,7 +5,7 @@ import { begin } from "../engine/lab.js";
 import { step } from "../engine/loop.js";
 import { training_loss } from "../engine/starts.js";
 
-const SLICE = 8; // milliseconds of work between two pictures
+const SLICE = 5; // milliseconds of work between two pictures
 const RUNAWAY = 1e6; // times the first loss: further rounds only fill the numbers with noughts
 
 export class Run {
