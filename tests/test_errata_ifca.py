@@ -165,7 +165,7 @@ def test_scaled_and_renumbered_units_compute_the_same():
 
 
 def test_twenty_stored_draws_exceed_what_endless_points_would_give():
-    """The text's reading of R at R = 1, sigma = 0.1, beside the chance that a start splits the groups."""
+    """The text's reading of R at R = 1, sigma = 0.1, beside the chance of a split start."""
     records = cf.results.stored("06_figure3", reading="norm", scale=1.0, noise=0.1)
     assert [r["seed"] for r in records] == list(range(20))
     r = np.sqrt(2 / 1000)
@@ -179,6 +179,27 @@ def test_twenty_stored_draws_exceed_what_endless_points_would_give():
         assert (one["settings"]["scale"], one["settings"]["noise"]) == (1.0, 0.1)
         best = one["values"]["best_identity_accuracy"]
         assert (best == 1) == one["values"]["success"]
+
+
+@pytest.mark.parametrize(("images", "ahead"), [(20, True), (40, False)])
+def test_two_schools_of_writers_pay_with_few_images_and_fine_tuning_with_more(images, ahead):
+    """Seed by seed, on the same people: IFCA with two models against one model fine-tuned."""
+    read = {}
+    for method in ("IFCA, k = 2", "fine-tuned", "alone", "global"):
+        kept = cf.results.stored("06_hands", who="schools", images=images, method=method)
+        assert [r["seed"] for r in kept] == [0, 1, 2]
+        read[method] = np.array([np.mean(r["values"]["test"]) for r in kept])
+    assert ((read["IFCA, k = 2"] > read["fine-tuned"] + 0.01) == ahead).all()
+    assert (read["IFCA, k = 2"] > read["global"] + 0.015).all()
+    assert (read["IFCA, k = 2"] > read["alone"] + 0.05).all()
+
+
+def test_left_of_the_wall_groups_are_found_and_the_test_of_success_fails():
+    kept = [r["values"]["trials"] for r in cf.results.stored("15_success")]
+    assert len(kept) == 20
+    assert all(trial["40 10"] == [False, 1.0] for trial in kept)  # 400 points, the wall: 606
+    few, more = (sum(trial[point][0] for trial in kept) for point in ("200 5", "200 20"))
+    assert few == 20 > 15 > more
 
 
 def test_both_standard_deviations_of_one_failure_in_five():
