@@ -278,5 +278,5 @@ def test_ten_images_a_client_judge_worse_than_the_360_of_the_search(chapter13):
             for m in c["METHODS"]:
                 score[m] += np.take_along_axis(right[m, seed], np.array(rows), 1).mean()
         regrets.append(max(test.values()) - test[max(score, key=score.get)])
-    assert np.mean(regrets) == pytest.approx(0.006, abs=0.002)
+    assert 0.004 < np.mean(regrets) < 0.012  # 0.006 and 0.009 on two kinds of CPU
     assert max(regrets) == pytest.approx(0.10, abs=0.02)
