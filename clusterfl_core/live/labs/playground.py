@@ -30,17 +30,20 @@ MISSIONS = [
         "Find k",
         "Somebody hid the groups. Find the k with which IFCA gives every group one model of its "
         "own and leaves none over.",
-        "With too few models two groups must share one, which then reads for neither as well as it "
-        "could. With too many a group is torn, and each part of it trains on fewer images.",
+        "With too few models two groups must share one, which then reads for neither as well as "
+        "it "
+        "could. With too many a group is torn, so that its parts train on fewer images, or a "
+        "model is left that nobody follows.",
         ["k", *LOCAL], groups=4, clients=3, last=3, k=2,
     ),
     _mission(
         "start",
         "A bad start",
-        "Three groups, three models, and all is well. Change nothing but the start until IFCA has "
+        "Three groups, three models, and all is well. Change nothing but the start until IFCA has"
+        " "
         "most of two groups on one model.",
         "The first choice is among random models. Where one of them happens to suit two groups, "
-        "both train it, so it goes on to suit both, and nothing in a later round parts them: that "
+        "both train it, so it goes on to suit both, and little in a later round parts them: that "
         "is why one runs several starts and keeps the one of lowest loss.",
         ["seed"], seed=3,
     ),
@@ -50,7 +53,8 @@ MISSIONS = [
         "Let the groups differ by at least 15 degrees, and still make one model for all better "
         "than training alone and than every method with k models, by 5 points on average.",
         "Where clients hold few images, what counts is how many a model sees, and FedAvg's sees "
-        "all of them. A small difference between groups costs less than two thirds of the images.",
+        "all of them. Three models would take two thirds of the images from each, and a small "
+        "difference between groups costs less than that.",
         ["angle", "points"], method="FedAvg",
     ),
     _mission(
@@ -58,7 +62,8 @@ MISSIONS = [
         "Everyone for themselves",
         "Make training alone the best of the seven on average, by 2 points, and better than 80 "
         "percent.",
-        "Where each client meets mostly two digits of its own, the others teach its model what it "
+        "Where each client meets mostly two digits of its own, the others teach its model what it"
+        " "
         "never needs. Pushed to the end the lead is gone: with nothing but two digits a client, "
         "FedSoft's personal models learn them as well.",
         ["skew", "points", "angle", "swaps"], method="LocalOnly",
@@ -68,8 +73,8 @@ MISSIONS = [
         "On a budget",
         "Make IFCA read 90 percent on average before more than 150 models were moved.",
         "A round moves k models to each client that takes part and one back, however long the "
-        "client trains in between. So larger and more local steps, and fewer clients in a round, "
-        "reach the same accuracy with fewer journeys.",
+        "client trains in between. So fewer models, larger and more local steps, and fewer "
+        "clients in a round reach the same accuracy with fewer journeys.",
         ["k", *LOCAL], seed=3,
     ),
     _mission(
@@ -90,16 +95,16 @@ MISSIONS = [
         "The second group holds its digits upside down, and its model has learned to read what "
         "the first one's would call wrong. Both are right, each for the clients that follow it: "
         "without its group a model says little.",
-        ["k", *LOCAL], groups=2, clients=6, last=6, angle=180, k=2,
+        LOCAL, groups=2, clients=6, last=6, angle=180, k=2,
     ),
     _mission(
         "starve",
         "Starve the smallest group",
         "There is a model for each of three groups. Keep IFCA's mean at 85 percent or more while "
         "nobody in the last group reads more than 60 percent.",
-        "A mean over clients hardly notices one client. A group that small is outvoted on every "
-        "model in the first rounds and has few images for a model of its own, so look at the worst "
-        "client beside the mean.",
+        "A mean over clients hardly notices one or two. So small a group is outvoted in the first"
+        " rounds, has few images, or is not even asked, so look at the worst client beside the "
+        "mean.",
         ["last", "participation", "seed"], clients=5, last=5, seed=1,
     ),
 ]  # fmt: skip
