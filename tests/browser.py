@@ -4,6 +4,7 @@ import contextlib
 import functools
 import http.server
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -144,6 +145,22 @@ def unreadable_math(page: Page, source: str) -> list[str]:
     if not page.locator("mjx-container").count():
         return ["mathematics not rendered"]
     return [f"bad formula: {text}" for text in page.locator("mjx-merror").all_inner_texts()]
+
+
+def raw_markup(page: Page) -> list[str]:
+    """Return what should have become a formula or a number and is still its source."""
+    texts = page.evaluate(
+        """() => {
+          const found = [], kind = "pre, code, script, style, mjx-container, .math";
+          const all = document.querySelector("main article") ?? document.body;
+          const walk = document.createTreeWalker(all, NodeFilter.SHOW_TEXT);
+          for (let text; (text = walk.nextNode()); )
+            if (!text.parentElement.closest(kind)) found.push(text.data);
+          return found;
+        }"""
+    )
+    raw = re.compile(r"\$|\{\w[\w.]*[}\[(:!]|\\(frac|sum|theta|tag)\b")
+    return [f"still source: {text.strip()[:80]}" for text in texts if raw.search(text)]
 
 
 def inaccessible(page: Page, contrast: bool | None = None) -> list[str]:

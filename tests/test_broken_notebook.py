@@ -92,6 +92,16 @@ def visit(browser, folder, body: str, ask) -> list[str]:
             "oops",
         ),
         (
+            "<p>the least sum $$ of all</p>",
+            lambda tab, problems: browsing.raw_markup(tab),
+            "still source: the least sum $$ of all",
+        ),
+        (
+            "<p>from {window[0]} to 3</p>",
+            lambda tab, problems: browsing.raw_markup(tab),
+            "still source: from {window[0]} to 3",
+        ),
+        (
             '<div style="width: 500px">wide</div>',
             lambda tab, problems: browsing.overflowing(tab),
             "the page scrolls sideways",

@@ -42,6 +42,7 @@ def test_page_over_http(browser, http, page):
     with visited(browser, http, page) as (tab, problems):
         problems += browsing.missing_alts(tab)
         problems += browsing.unreadable_math(tab, SOURCES[page])
+        problems += browsing.raw_markup(tab)
         problems += browsing.overflowing(tab)
         problems += browsing.inaccessible(tab)
         tab.emulate_media(color_scheme="dark")
