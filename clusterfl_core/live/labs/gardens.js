@@ -168,9 +168,9 @@ laboratory("gardens", {
   },
   readings: (_, { right, identities, cost, best }) => [
     ["identities right", (100 * right) / identities.length, 0, " %"],
-    ["of the true lines", (100 * best.right) / identities.length, 0, " %"],
+    ["identities right, true lines", (100 * best.right) / identities.length, 0, " %"],
     ["cost (3.4)", cost, 4],
-    ["of the true lines", best.cost, 4],
+    ["cost (3.4), true lines", best.cost, 4],
   ],
   python: ({ points, heat, kept, seed, lines, rounds }) =>
     [
@@ -203,6 +203,7 @@ laboratory("gardens", {
     ].join("\n"),
   task(settings, { right, identities, best }, _, memory) {
     if (!crowded(settings)) return ["Begin with the crowded start.", false];
+    if (settings.seed !== 5) return ["The task is about deal 5 of the gardens.", false];
     const seen = `${right} of ${identities.length} identities right`;
     memory.most = Math.max(memory.most ?? 0, settings.rounds ? right : 0);
     if (settings.rounds && right >= ENOUGH)
@@ -212,7 +213,8 @@ laboratory("gardens", {
         `With so few points even the true lines get only ${best.right} of ${identities.length} right.`,
         false,
       ];
-    return [`${seen}; most so far from the crowded start: ${memory.most}.`, false];
+    const most = memory.most ? `; most so far from the crowded start: ${memory.most}` : "";
+    return [`${seen}${most}.`, false];
   },
   buttons: (lab) =>
     [

@@ -525,7 +525,7 @@ async function whole_laboratory(live, description, question, element) {
         : smallest === 0
           ? " Solved: you lost a group without any noise."
           : ` Your smallest noise: ${digits(smallest, 1)}. Can you do it with less?`;
-    task.show(sentence + record, smallest === 0);
+    task.show(smallest === 0 ? record.trim() : sentence + record, smallest === 0);
   };
 
   await breath();

@@ -26,6 +26,7 @@ export function make_player(run, { rest, told = () => {}, back = true, more = []
     run().reset();
     told();
   });
+  reset.title = "To the first round; from there: to how it began";
   const player = {
     node: html(
       "div",

@@ -6,11 +6,13 @@ import { html } from "./dom.js";
 export function make_task(question) {
   const sign = html("span", { class: "sign", "aria-hidden": "true" }, "☐");
   const progress = html("p", { class: "progress" });
+  const heard = html("p", { class: "spoken", "aria-live": "polite" }); // the success, once
   const node = html(
     "section",
     { class: "task", "aria-label": "Task" },
     html("p", {}, sign, html("strong", {}, question)),
     progress,
+    heard,
   );
   return {
     node,
@@ -18,6 +20,8 @@ export function make_task(question) {
       sign.textContent = solved ? "☑" : "☐";
       node.classList.toggle("solved", solved);
       progress.textContent = sentence;
+      const said = solved ? sentence : "";
+      if (heard.textContent !== said) heard.textContent = said;
     },
   };
 }
