@@ -245,13 +245,14 @@ laboratory("angle", {
   next: (state, before) => worker.ask({ state, round: (before?.round ?? 0) + 1 }),
   rest: (state) => state.rounds >= 15,
   compute: (_, path) => path.at(-1),
-  told({ angle, k }, found) {
-    if (!found) return `Two groups, ${digits(angle, 0)}° apart. Press Play.`;
+  told({ angle, k, rounds }, found) {
+    const now = rounds ? "The rounds are played again." : "Press Play.";
+    if (!found) return `Two groups, ${digits(angle, 0)}° apart. ${now}`;
     const used = new Set(found.assignments).size;
     const models = used < k ? `${used} of ${k} models in use` : `all ${k} models in use`;
     const lead = found.ifca - found.fedavg;
     const better =
-      lead > 0 ? "IFCA reads more than" : lead < 0 ? "IFCA reads less than" : "as much as";
+      lead > 0 ? "IFCA reads more than" : lead < 0 ? "IFCA reads less than" : "IFCA reads as much as";
     return (
       `Round ${found.round}, ${digits(angle, 0)}°: ${models}; ${better} one model for all, by ` +
       `${digits(Math.abs(100 * lead), 1)} points.`
@@ -267,12 +268,13 @@ laboratory("angle", {
     ];
   },
   python: python_of,
-  task({ angle, points, k, seed }, found, _, memory) {
+  task({ angle, points, k, seed }, _, path, memory) {
+    const judged = path[ENOUGH]; // later rounds change no verdict
     const setting = `${points} ${k} ${seed}`;
     if (memory.setting !== setting) Object.assign(memory, { setting, won: [], lost: [] });
     if (k < 2) return ["IFCA needs at least two models.", false];
-    if (found && found.round >= ENOUGH && found.ifca !== found.fedavg) {
-      const one = found.ifca > found.fedavg ? memory.won : memory.lost;
+    if (judged && judged.ifca !== judged.fedavg) {
+      const one = judged.ifca > judged.fedavg ? memory.won : memory.lost;
       if (!one.includes(angle)) one.push(angle);
     }
     const gaps = memory.won.flatMap((a) => memory.lost.map((b) => [Math.abs(a - b), a, b]));

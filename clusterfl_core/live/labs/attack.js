@@ -2,7 +2,7 @@
 
 import { begin } from "../engine/lab.js";
 import { norm } from "../engine/contract.js";
-import { svg } from "../parts/dom.js";
+import { digits, svg } from "../parts/dom.js";
 import { make_identities } from "../parts/identities.js";
 import { laboratory } from "../parts/laboratory.js";
 import {
@@ -150,6 +150,8 @@ laboratory("attack", {
     const [one] = groups;
     const blocked = groups.length === 1 && one.longest > eps2 && one.mean >= eps1 && without < eps1;
     if (lie !== "honest" && !clip && path.length > LONG && blocked) memory.veto = true;
+    if (!memory.veto && clip)
+      return ["No veto yet. Take the clip away until the lie has stopped every split.", false];
     if (!memory.veto)
       return blocked && lie !== "honest" && !clip
         ? [`Only the liar keeps the mean long. Does it last for ${LONG} rounds? Play on.`, false]
@@ -179,7 +181,7 @@ laboratory("attack", {
               },
               begins,
             ),
-          said: `the lie goes ${arrow[0].toFixed(2)} across, ${arrow[1].toFixed(2)} up`,
+          said: `the lie goes ${digits(arrow[0], 2)} across, ${digits(arrow[1], 2)} up`,
           pressed: ([right, up], far) => {
             const by = far ? 0.5 : 0.1;
             const limited = (value) => Math.max(-2.5, Math.min(2.5, Math.round(value * 100) / 100));

@@ -148,7 +148,7 @@ function drawn_lines({ size, at }, { state, found }) {
   });
   const tick = (seconds) => {
     const [x, y] = at([across(seconds), LAST_ROW]);
-    return svg("text", { x, y: y + 15, "text-anchor": "middle" }, `${seconds} s`);
+    return svg("text", { x, y: y + 15, "text-anchor": seconds === SHOWN ? "end" : "middle" }, `${seconds} s`);
   };
   const upright = (seconds, more) => {
     const [x, top] = at([across(seconds), TOP_ROW]);

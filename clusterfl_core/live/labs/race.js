@@ -272,7 +272,7 @@ laboratory("race", {
   told: ({ clients, images, steps }, { plain, gram, limit }) =>
     `${many(clients, "client")} with ${images} images, ${many(steps, "local step")}: plain descent ` +
     `needs ${million(plain)} multiplications a round, the Gram form ${million(gram)}. ` +
-    `By (A.8) it pays below ${digits(limit, 0)} images.`,
+    `By (A.8) it pays ${limit < 1 ? "for no number of" : `below ${digits(limit, 0)}`} images.`,
   readings: (_, { plain, gram, ratio, limit, loss }) => [
     ["plain, million multiplications", plain / 1e6, 3],
     ["Gram, million multiplications", gram / 1e6, 3],

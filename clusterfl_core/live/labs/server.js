@@ -61,6 +61,8 @@ laboratory("server", {
     ]),
   task(state, { torn, exact }, path, memory) {
     if (torn) memory.torn = true;
+    if (!memory.torn && exact)
+      return ["The three true groups. Now tear one: raise ε₁.", false];
     if (!memory.torn) return ["No true group is torn yet. Play on, or move the thresholds.", false];
     if (exact && settled(path))
       return ["Solved: torn before, and now the three true groups, for good.", true];

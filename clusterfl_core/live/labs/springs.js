@@ -234,7 +234,7 @@ laboratory("springs", {
       ];
     if (rounds > after && far <= HOME && proximal > 0)
       return [
-        `Solved: collapsed to ${digits(least, 2)} of the gap, and home ${rounds - after} rounds later, with the springs on.`,
+        `Solved: collapsed to ${digits(least, 2)} of the gap, and at home ${rounds - after} rounds after the change, springs on.`,
         true,
       ];
     return [

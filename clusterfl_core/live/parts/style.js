@@ -165,7 +165,7 @@ textarea {
 .message.warning { border-left: 4px solid #d55e00; padding-left: 0.6rem; font-weight: 600; }
 .task { gap: 0.2rem; border-left: 4px solid var(--clear); padding: 0.1rem 0 0.1rem 0.7rem; }
 .task .sign { margin-right: 0.4rem; }
-.task .progress { min-height: 2lh; } /* so that a longer sentence moves nothing under the hand */
+.task .progress { min-height: 3lh; } /* so that a longer sentence moves nothing under the hand */
 .task.solved { border-left: 4px double currentColor; }
 figcaption,
 caption,
