@@ -79,6 +79,10 @@ FULL = {  # what makes a laboratory work hardest, beside its last round
     "server": {"steps": 20},
     "springs": {},
     "wedges": {},
+    "threshold": {"points": 200, "size": 6},
+    "deadline": {"models": "each", "late": True},
+    "race": {"clients": 24, "images": 160, "inputs": "784", "workers": 2},
+    "playground": {"groups": 4, "clients": 6, "last": 6, "points": 50, "k": 6},
 }
 PAPER = """<!doctype html><meta charset="utf-8">
 <style>body {{ margin: 8px; font: 16px sans-serif }}</style><main>{}</main>"""

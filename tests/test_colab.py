@@ -43,7 +43,7 @@ def source(tmp_path_factory) -> Path:
     for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE"):
         shutil.copy(house.ROOT / name, root)
     ignored = shutil.ignore_patterns("__pycache__", ".unfinished")
-    for name in ("clusterfl_core", "book/results"):
+    for name in ("clusterfl_core", "book/results", "book/claims"):
         shutil.copytree(house.ROOT / name, root / name, ignore=ignored)
     run("git", "init", "-q", "-b", "main", cwd=root)
     run("git", "add", ".", cwd=root)
