@@ -90,7 +90,7 @@ def _observed(pages, slider, play, choice):
     shown = ipywidgets.HTML(pages[0][0], layout=WIDE)
 
     def show(_):
-        shown.value = pages[choice.index][slider.index]
+        shown.value = pages[choice.index or 0][slider.index]  # without choices it has none
 
     slider.observe(show, "index")
     choice.observe(show, "index")
