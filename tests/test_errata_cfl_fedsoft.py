@@ -278,5 +278,7 @@ def test_ten_images_a_client_judge_worse_than_the_360_of_the_search(chapter13):
             for m in c["METHODS"]:
                 score[m] += np.take_along_axis(right[m, seed], np.array(rows), 1).mean()
         regrets.append(max(test.values()) - test[max(score, key=score.get)])
-    assert 0.004 < np.mean(regrets) < 0.012  # 0.006 and 0.009 on two kinds of CPU
+    # Float32 runs this long end otherwise on another kind of CPU; two kinds have been seen.
+    seen = pytest.approx(0.006, abs=0.002), pytest.approx(0.00907, abs=0.0001)
+    assert np.mean(regrets) in seen
     assert max(regrets) == pytest.approx(0.10, abs=0.02)
