@@ -322,34 +322,23 @@ laboratory("race", {
       html("caption", {}, "Rounds a second on your machine, measured"),
       rows,
     );
+    const powers = {
+      low: 1 / 32,
+      high: 32,
+      log: true,
+      ticks: [
+        [1 / 16, "1/16"],
+        [1 / 4, "¼"],
+        [1, "1"],
+        [4, "4"],
+        [16, "16"],
+      ],
+    };
     const chart = make_chart({
       tall: 230,
       caption: "Gram against plain: your clock over the count",
-      x: {
-        low: 1 / 32,
-        high: 32,
-        log: true,
-        ticks: [
-          [1 / 16, "1/16"],
-          [1 / 4, "¼"],
-          [1, "1"],
-          [4, "4"],
-          [16, "16"],
-        ],
-        words: "times as fast, counted by (A.3) and (A.7)",
-      },
-      y: {
-        low: 1 / 32,
-        high: 32,
-        log: true,
-        ticks: [
-          [1 / 16, "1/16"],
-          [1 / 4, "¼"],
-          [1, "1"],
-          [4, "4"],
-          [16, "16"],
-        ],
-      },
+      x: { ...powers, words: "times as fast, counted by (A.3) and (A.7)" },
+      y: powers,
     });
     const shown_row = (lane, pace, most, words) =>
       html(
