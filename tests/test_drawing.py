@@ -103,3 +103,11 @@ if __name__ == "__main__":
     for path in CHAPTERS:
         cells = [(len(drawing(s)), s.partition("\n")[0]) for s in sources(path) if drawing(s)]
         print(path.stem, lines(path), cells)
+
+
+@pytest.mark.parametrize(
+    "path", [p for p in CHAPTERS if re.match(r"(0|1[0-4])", p.stem)], ids=lambda path: path.stem
+)
+def test_a_chapter_has_a_control_that_moves_without_a_kernel(path):
+    """Chapter 15 has its filters, which are a page's own."""
+    assert any("cf.figures.player(" in source for source in sources(path))
