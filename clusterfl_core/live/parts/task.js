@@ -20,6 +20,7 @@ export function make_task(question) {
       sign.textContent = solved ? "☑" : "☐";
       node.classList.toggle("solved", solved);
       progress.textContent = sentence;
+      progress.ariaHidden = solved ? "true" : null; // a success is read once, from what is heard
       const said = solved ? sentence : "";
       if (heard.textContent !== said) heard.textContent = said;
     },
