@@ -100,6 +100,15 @@ def test_the_letters_that_serve_twice_do_so_where_the_table_says():
                 assert re.search(r"(?<![A-Za-z\\])" + re.escape(used), text), (used, name)
 
 
+def test_a_step_is_eta_and_a_noise_is_nu_in_every_chapter():
+    assert "| $\\eta$ | step size |" in (BOOK / "notation.md").read_text(encoding="utf-8")
+    for path in sorted(BOOK.glob("[01]*.ipynb")):
+        if path.name.startswith("11"):
+            continue  # gamma is how inexactly FedSoft's client solves its problem
+        gammas = set(re.findall(r"\\gamma(?![A-Za-z])(?:_\{*[\\a-z0-9]+\}*)?", math_of(path)))
+        assert gammas <= {"\\gamma_{max}", "\\gamma_{{max}}", "\\gamma_{\\max}"}, path.name
+
+
 # ---------------------------------------------------------------- where FedAvg rests
 
 

@@ -507,13 +507,13 @@ def test_a_bad_address_gets_a_sentence_and_changes_nothing(browser, site, fragme
 def test_a_step_that_diverges_is_stopped_at_the_last_good_round(browser, site):
     with opened(browser, site) as bench:
         bench.settings()
-        bench.slide("step size γ", 4)
+        bench.slide("step size η", 4)
         bench.steps(40)
         last = bench.round()
         assert 1 < last < 39
         said = bench.said("message")
         assert re.match(rf"⚠ Round {last + 1}: .* the step size is probably too large\.$", said)
-        bench.slide("step size γ", 0.1)
+        bench.slide("step size η", 0.1)
         bench.press("Reset")
         bench.press("Step")
         assert bench.round() == 1

@@ -8,7 +8,7 @@ __all__ = ["FIELDS", "drift"]
 CLIENTS = 4
 FIELDS = {
     "steps": Whole("local steps τ", 1, 50),
-    "step_size": Number("step size γ", 0.01, 0.45, 0.01),
+    "step_size": Number("step size η", 0.01, 0.45, 0.01),
     "chosen": Choice("bowl", tuple((f"{i}", f"client {i}") for i in range(CLIENTS))),
     "stretch": Numbers("stretch", CLIENTS, CLIENTS, 1, 4, by=0.1),
     "turn": Numbers("turn", CLIENTS, CLIENTS, -90, 90, by=5),

@@ -435,7 +435,7 @@ async function whole_laboratory(live, description, question, element) {
       changed: (option) => algorithm({ option, local: OPTIONS[option] }),
     }),
     step_size: slider({
-      name: "step size γ",
+      name: "step size η",
       low: 0.05,
       high: LIMITS.step_size,
       by: 0.05,

@@ -10,7 +10,7 @@ SPLITTING = {  # what all laboratories of CFL on bowls begin with
     "eps2": Number("longest above ε₂", 0.01, 2, 0.01),
     "gamma_max": Number("width γ_max", 0, 0.95, 0.05),
     "steps": Whole("local steps τ", 1, 20),
-    "step_size": Number("step size γ", 0.01, 0.45, 0.01),
+    "step_size": Number("step size η", 0.01, 0.45, 0.01),
     "stretch": Number("stretch", 1, 4, 0.1),
     "centers": Rows("centers", 12, 12, 2, -2.5, 2.5),
     "start": Rows("start", 1, 1, 2, -2.5, 2.5),
