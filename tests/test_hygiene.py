@@ -171,6 +171,15 @@ def test_local_links_lead_to_files(path):
 # ---------------------------------------------------------------- repository
 
 
+def test_no_picture_lies_about():
+    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True)
+    if listed.returncode:
+        pytest.skip("not a checkout")
+    homes = ("book/_static/", "tests/looks/")
+    pictures = [p for p in listed.stdout.split() if p.endswith((".png", ".jpg", ".svg"))]
+    assert [p for p in pictures if not p.startswith(homes)] == []
+
+
 def test_code_of_others_carries_its_licence():
     folders = [path for path in (ROOT / "book/_static/vendor").iterdir() if path.is_dir()]
     assert folders
