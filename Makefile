@@ -6,12 +6,15 @@ SEEDS ?= 0
 DEVICE ?= auto
 HOUSE = $(PYTHON) tools/house.py
 
-.PHONY: help book test test-colab test-grading test-long test-deployment assignments grade results bench serve repository clean
+.PHONY: help book pdf test test-colab test-grading test-long test-deployment assignments grade results bench serve repository clean
 help: ## Say what each target does
 	@sed -n 's/^\([a-z-]*\):.*## /make \1: /p' Makefile
 
 book: ## Install in .venv, execute the notebooks, build the book, print the path to open
 	@$(HOUSE) book
+
+pdf: ## Bind the built book to one PDF, with solutions at each chapter's end
+	@$(HOUSE) pdf
 
 test: ## Run every check: style, library, notebooks, a clean build, its pages in a browser
 	@$(HOUSE) test

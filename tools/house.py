@@ -259,6 +259,16 @@ def book() -> None:
     print(f"Open {ROOT / '_build' / 'html' / 'index.html'}")
 
 
+def pdf() -> None:
+    """Bind the built book to one PDF, through the browser."""
+    if not (ROOT / "_build" / "html" / "index.html").exists():
+        sys.exit("There is no built book yet: run `make book` (python tools/house.py book) first.")
+    setup()
+    find_browser()
+    with step("Printing the pages"):
+        run(PYTHON, "tools/book_pdf.py")
+
+
 def serve(port: int) -> None:
     """Serve the built book on this machine only."""
     site = ROOT / "_build" / "html"
@@ -527,7 +537,7 @@ def repository(url: str, root: Path = ROOT) -> None:
 
 
 TESTS = [test, test_colab, test_grading, test_long, test_deployment]
-ACTIONS = [setup, book, assignments, *TESTS, sync]
+ACTIONS = [setup, book, pdf, assignments, *TESTS, sync]
 
 
 def main() -> None:
