@@ -219,6 +219,64 @@ def test_progress_is_shown_in_the_contents_kept_here_and_deleted(browser, http):
     assert problems == []
 
 
+LECTURE = "document.documentElement.classList.contains('lecture')"
+SHOWN = """() => [...document.querySelectorAll(".bd-article section > :not(section)")]
+  .filter((block) => block.checkVisibility()).length"""
+SEEN = """() => ["cfl-drift", ".cf-figure", ".check", ".prediction", "h2"].filter((kind) =>
+  [...document.querySelectorAll(`.bd-article ${kind}`)].some((one) => one.checkVisibility()))"""
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_one_key_turns_a_page_into_steps_and_back(browser, http, dark):
+    with visited(browser, http, "book/01_fedavg.html", dark) as (tab, problems):
+        tab.wait_for_selector("cfl-drift")
+        whole, kinds = tab.evaluate(SHOWN), []
+        tab.keyboard.press("l")
+        tab.wait_for_function(LECTURE)
+        count = int(tab.inner_text(".lecture-bar [role=status]").split(" of ")[1])
+        assert 30 < count < 80
+        total = 0
+        for number in range(1, count + 1):
+            assert tab.inner_text(".lecture-bar [role=status]") == f"{number} of {count}"
+            now = tab.evaluate(SHOWN)
+            assert 0 < now < whole / 3
+            total += now
+            kinds.append(tab.evaluate(SEEN))
+            problems += browsing.overflowing(tab)
+            tab.click(".lecture-bar button[aria-label^=Next]")
+        assert total == whole  # each block has its step, and one only
+        for kind in ("cfl-drift", ".cf-figure", ".check", ".prediction"):
+            assert [kind] in kinds, kind  # alone on the screen
+        problems += browsing.inaccessible(tab, contrast=True)
+        tab.keyboard.press("Home")
+        for key, place in (("ArrowRight", 2), ("PageDown", 3), ("ArrowLeft", 2), ("End", count)):
+            for _ in range(12):  # through what is taller than the screen
+                if tab.inner_text(".lecture-bar [role=status]") == f"{place} of {count}":
+                    break
+                tab.keyboard.press(key)
+            assert tab.inner_text(".lecture-bar [role=status]") == f"{place} of {count}"
+        tab.keyboard.press("Escape")
+        tab.wait_for_function(f"!{LECTURE}")
+        assert tab.evaluate(SHOWN) == whole
+        assert tab.locator("h2", has_text="Run time and references").is_visible()
+    assert problems == []
+
+
+def test_a_lecture_by_finger_and_a_key_that_belongs_to_a_text(browser, http):
+    with visited(browser, http, "book/01_fedavg.html", size=PHONE) as (tab, problems):
+        tab.focus(".prediction input, .prediction textarea")
+        tab.keyboard.press("l")
+        assert not tab.evaluate(LECTURE)
+        tab.evaluate("scrollTo(0, 0)")
+        tab.click(".lecture-button")
+        tab.wait_for_function(LECTURE)
+        assert tab.inner_text(".lecture-bar [role=status]").startswith("1 of ")
+        problems += browsing.overflowing(tab)
+        tab.click(".lecture-bar button[aria-label^=End]")
+        tab.wait_for_function(f"!{LECTURE}")
+    assert problems == []
+
+
 @pytest.mark.parametrize("stored", ["null", "7", "[]", "{", '{"book/01_fedavg.html": 1}'])
 def test_a_page_works_whatever_the_browser_has_kept(browser, http, stored):
     with visited(browser, http, ASKING) as (tab, problems):
