@@ -32,27 +32,22 @@ def assert_alike(far, close):
     assert same(replace(far, history=history), close)
 
 
-@pytest.fixture(scope="module")
-def lab(tmp_path_factory):
-    with Lab(tmp_path_factory.mktemp("lab"), clients=4, port=18300) as started:
-        yield started
-
-
 def ended(process, lab):
     wait(lambda: process.poll() is not None, PATIENCE, lab)
     return process.returncode
 
 
-@pytest.mark.parametrize("case", CASES)
-def test_a_deployment_ends_with_the_same_bits(lab, case):
-    file, started = lab.folder / f"{case}.pt", time.monotonic()
-    process = lab.submit(app(lab.folder / case, case), 2, file)
-    assert ended(process, lab) == 0, lab.text()[-6000:]
+def test_a_deployment_ends_with_the_same_bits(tmp_path):
+    """FedSoft; IFCA and CFL must do so below, with clients that fail and a server that is killed."""
+    file, started = tmp_path / "run.pt", time.monotonic()
+    with Lab(tmp_path, clients=4, port=18300) as lab:
+        process = lab.submit(app(tmp_path / "app", "FedSoft"), 2, file)
+        assert ended(process, lab) == 0, lab.text()[-6000:]
     far = cf.Run.load(file)
-    assert_alike(far, near(case, 2))
+    assert_alike(far, near("FedSoft", 2))
     assert [record["missing"] for record in far.history] == [[], []]
     seconds = [round(record["seconds"], 1) for record in far.history]
-    print(f"{case}: {seconds} s a round, {time.monotonic() - started:.0f} s in all")
+    print(f"FedSoft: {seconds} s a round, {time.monotonic() - started:.0f} s in all")
 
 
 def test_a_killed_client_is_missed_and_known_again_when_it_is_back(tmp_path):
@@ -112,6 +107,10 @@ def test_a_client_that_sends_nan_two_models_an_error_and_nothing(tmp_path):
     parts = ["not finite", "sent 2 models", "the disk is gone", "did not answer within 100"]
     for missing, part in zip(rest, parts, strict=True):
         assert part in missing[0]["why"], missing
+    first = replace(far, history=far.history[:1])
+    assert_alike(
+        replace(first, state=near("IFCA", 1).state), near("IFCA", 1)
+    )  # before anybody fails
     federation, algorithm = CASES["IFCA"]
     absences = {trip: [1] for trip in range(2, 6)}
     assert same(far.state, without(algorithm, federation, absences, 5))
@@ -129,16 +128,6 @@ def test_a_killed_superlink_costs_no_round_that_was_done(tmp_path):
     with Lab(tmp_path, clients=4, port=18360) as lab:
         process = lab.submit(tmp_path / "app", 3, file)
         assert ended(process, lab) == 0, lab.text()[-6000:]
-    assert_alike(cf.Run.load(file), near("CFL", 3))
-
-
-@pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="needs flwr[simulation]")
-@pytest.mark.parametrize("case", CASES)
-def test_flowers_simulation_ends_with_the_same_bits(tmp_path, case):
-    file = tmp_path / "run.pt"
-    with Lab(tmp_path, clients=4, port=18380, simulation=True) as lab:
-        lab.simulate(app(tmp_path / "app", case), 2, file, PATIENCE)
-    assert file.exists(), lab.text()[-6000:]
     far = cf.Run.load(file)
-    assert_alike(far, near(case, 2))
-    print(case, [record["seconds"] for record in far.history])
+    assert_alike(far, near("CFL", 3))
+    assert [record["missing"] for record in far.history] == [[], [], []]

@@ -44,7 +44,10 @@ window.addEventListener("load", async () => {
     terms.forEach(({ tex, code, words }, n) => {
       const formula = [...document.querySelectorAll(`.term-${cell}-${n}`)];
       const both = [...formula, ...code.flatMap((piece) => wrapped(block, piece))];
-      const light = (on) => both.forEach((part) => part.classList.toggle("lit", on));
+      const light = (on) => {
+        for (const part of document.querySelectorAll(".lit")) part.classList.remove("lit");
+        if (on) for (const part of both) part.classList.add("lit");
+      };
       const name = make("button", { type: "button" }, `${words}: `, make("code", {}, code.join(" … ")));
       for (const part of [...both, name]) {
         part.addEventListener("pointerenter", () => light(true));
