@@ -453,7 +453,7 @@ def test_deployment() -> None:
             run(own, "-m", "pip", "install", "-q", "--disable-pip-version-check", needed)
             stamp.write_text(installed_key())
     with step("Flower"):
-        # Two files at a time: clients that died are waited for, and what is waited for costs nothing.
+        # Two files at a time: they wait for clients that died, and waiting costs nothing.
         names = ("flower_deployment", "deployment_page", "flower", "flower_simulation")
         run(own, "-m", "pytest", *TWO, *(f"tests/test_{name}.py" for name in names))
 
