@@ -234,7 +234,7 @@ def test_clients_without_known_clusters_are_judged_on_held_out_data_of_their_own
 
 
 def test_the_mixture_ratio_is_the_error_on_fresh_points_over_that_of_the_best_models():
-    federation = populations.mixture_regression("random", 3, 4, seed=0, variance=0.3)
+    federation = populations.mixture_regression("random", 4, 3, seed=0, variance=0.3)
     theta, u = (federation.truth[key].double() for key in ("theta", "mixture"))
     best = u @ theta
     assert evaluation.mixture_ratio(best, federation) == pytest.approx(1, abs=1e-12)
@@ -250,5 +250,5 @@ def test_the_mixture_ratio_is_the_error_on_fresh_points_over_that_of_the_best_mo
         for shares, model in zip(u, models, strict=True)
     ]
     found = evaluation.mixture_ratio(personal, federation)
-    assert found == pytest.approx(float(sum(drawn[:3]) / sum(drawn[3:])), rel=0.01)
+    assert found == pytest.approx(float(sum(drawn[:4]) / sum(drawn[4:])), rel=0.01)
     assert found > 1.1
