@@ -19,8 +19,9 @@ from clusterfl_core.matching import best_matching
 from clusterfl_core.similarity import separation_gap
 
 __all__ = ["adjusted_rand_index", "center_table", "hard", "identity_accuracy", "loss_and_lowest"]
-__all__ += ["lowest", "lowest_loss", "match_clusters", "own_distribution", "own_training_data"]
-__all__ += ["personal_quality", "quality", "same_people", "score", "separation_gap", "torn"]
+__all__ += ["lowest", "lowest_loss", "match_clusters", "mixture_ratio", "own_distribution"]
+__all__ += ["own_training_data", "personal_quality", "quality", "same_people", "score"]
+__all__ += ["separation_gap", "torn"]
 
 
 def score(algorithm, state, federation):
@@ -107,6 +108,21 @@ def own_training_data(state, federation):
     """
     train = federation.train
     return personal_quality(state, federation, torch.arange(len(train)), train)
+
+
+def mixture_ratio(personal, federation):
+    """Expected error of linear models on fresh data of their clients' mixtures, best possible = 1.
+
+    From the known truth, for groups of the linear model with standard normal inputs and noise of
+    variance 1: ``personal`` [m, d] are the parameters with which the clients predict, the best ones
+    are the mixtures of the groups' own (FedSoft, (3)). The mean over the clients, over that of the
+    best linear models: at least 1.
+    """
+    theta, u = (federation.truth[key].to(torch.float64) for key in ("theta", "mixture"))
+    best = u @ theta
+    floor = 1 + u @ theta.square().sum(1) - best.square().sum(1)
+    extra = (personal.to(torch.float64) - best).square().sum(1)
+    return 1 + float(extra.mean() / floor.mean())
 
 
 def personal_quality(state, federation, rows, clients):

@@ -231,3 +231,24 @@ def test_clients_without_known_clusters_are_judged_on_held_out_data_of_their_own
         x, y = federation.test.points(i)
         right = (done.models.module(i)(x).argmax(1) == y).double().mean()
         assert scores[i] == pytest.approx(float(right))
+
+
+def test_the_mixture_ratio_is_the_error_on_fresh_points_over_that_of_the_best_models():
+    federation = populations.mixture_regression("random", 4, 3, seed=0, variance=0.3)
+    theta, u = (federation.truth[key].double() for key in ("theta", "mixture"))
+    best = u @ theta
+    assert evaluation.mixture_ratio(best, federation) == pytest.approx(1, abs=1e-12)
+    source = torch.Generator().manual_seed(0)
+    personal = best + 0.5 * torch.randn(best.shape, generator=source, dtype=torch.float64)
+    x, noise = (torch.randn(400_000, size, generator=source).double() for size in (10, 1))
+    drawn = [
+        sum(
+            share * (x @ (right - model) + noise[:, 0]).square().mean()
+            for share, right in zip(shares, theta, strict=True)
+        )
+        for models in (personal, best)
+        for shares, model in zip(u, models, strict=True)
+    ]
+    found = evaluation.mixture_ratio(personal, federation)
+    assert found == pytest.approx(float(sum(drawn[:4]) / sum(drawn[4:])), rel=0.01)
+    assert found > 1.1
