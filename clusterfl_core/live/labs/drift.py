@@ -43,7 +43,7 @@ def drift(
     steps : int
         Local steps a round, tau, 1 to 50.
     step_size : float
-        gamma, 0.01 to 0.45; no bowl is so steep that its steps diverge.
+        eta, 0.01 to 0.45; no bowl is so steep that its steps diverge.
     task : str
         What to try. The laboratory notices when the point of rest was at least 0.5 from the best
         model, and is then brought within 0.01 of it, with at least 5 local steps and with bottoms
