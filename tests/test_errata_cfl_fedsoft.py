@@ -129,7 +129,7 @@ def test_a_short_walk_lies_in_half_a_globe(k, d, longest):
         worst.append((stops @ (stops[0] + q / np.sin(legs[n]))).min())
     if longest < 1:
         assert min(worst) > 0
-    elif k > 2:
+    elif k > 2 and d < 10:
         assert min(worst) < 0  # longer walks leave it
 
 
