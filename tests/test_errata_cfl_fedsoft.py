@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import matplotlib
@@ -12,6 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import clusterfl_core as cf
+from clusterfl_core.live import replay
+from clusterfl_core.live.labs.server import CENTERS
 
 BOOK = Path(__file__).resolve().parents[1] / "book"
 PAGES = [*sorted(BOOK.glob("0[7-9]_*.ipynb")), *sorted(BOOK.glob("1[0-3]_*.ipynb"))]
@@ -70,23 +73,64 @@ def test_an_update_leads_home_only_if_the_step_suits_the_curvature(curvature, pr
 
 
 def test_congruent_clients_can_rest_apart():
-    """Equation 7.7: both losses have a minimum at 0, and their mean rests at 3 as well."""
+    """Equation 7.7: both losses are least at 0 and only there, and their mean rests at 5/2, too."""
 
     def loss(theta, sign):
-        return theta**2 * (theta - 3) ** 2 + sign * theta**3 / 10
+        return theta**2 * ((theta - 3) ** 2 + 1 + sign * (theta - 3))
 
+    grid = torch.linspace(-5, 8, 1301, dtype=torch.float64)
     slopes, curvatures = {}, {}
-    for at in (0.0, 3.0):
-        theta = torch.tensor(at, dtype=torch.float64, requires_grad=True)
-        for sign in (1, -1):
+    for sign in (1, -1):
+        assert grid[loss(grid, sign) <= 1e-9].abs().max() < 1e-9
+        for at in (0.0, 2.5):
+            theta = torch.tensor(at, dtype=torch.float64, requires_grad=True)
             (first,) = torch.autograd.grad(loss(theta, sign), theta, create_graph=True)
             slopes[at, sign] = first.item()
             curvatures[at, sign] = torch.autograd.grad(first, theta)[0].item()
     assert slopes[0.0, 1] == slopes[0.0, -1] == 0
     assert min(curvatures[0.0, 1], curvatures[0.0, -1]) > 0
-    assert slopes[3.0, 1] == pytest.approx(2.7)
-    assert slopes[3.0, -1] == pytest.approx(-2.7)
-    assert curvatures[3.0, 1] + curvatures[3.0, -1] > 0  # a valley of the mean
+    assert slopes[2.5, 1] == pytest.approx(3.75)
+    assert slopes[2.5, -1] == pytest.approx(-3.75)
+    assert curvatures[2.5, 1] + curvatures[2.5, -1] > 0  # a valley of the mean
+
+
+def around(children, v=0):
+    """Yield the points of a walk around a tree, every edge there and back."""
+    yield v
+    for child in children[v]:
+        yield from around(children, child)
+        yield v
+
+
+@pytest.mark.parametrize("longest", [0.999, 5 / 3])
+@pytest.mark.parametrize("d", [2, 3, 10])
+@pytest.mark.parametrize("k", range(2, 9))
+def test_a_short_walk_lies_in_half_a_globe(k, d, longest):
+    """Step 3 of the proof of Lemma 4: around its c, if no edge is as long as pi / (k - 1)."""
+    random, most = np.random.default_rng(100 * k + d), longest * np.pi / (k - 1)
+    worst = []
+    for _ in range(100):
+        points, children = np.eye(k, d)[:1], [[] for _ in range(k)]
+        for v in range(1, k):
+            u = random.integers(v)
+            side = random.normal(size=d)
+            side -= side @ points[u] * points[u]
+            side /= np.linalg.norm(side)
+            edge = random.uniform(0.5 * longest, longest) * np.pi / (k - 1)
+            points = np.vstack([points, np.cos(edge) * points[u] + np.sin(edge) * side])
+            children[u].append(v)
+        stops = points[list(around(children))]
+        legs = np.arccos(np.clip((stops[1:] * stops[:-1]).sum(1), -1, 1))
+        assert legs.max() <= most + 1e-6
+        done = legs.cumsum()
+        n = int(np.searchsorted(done, done[-1] / 2))
+        rest = done[n] - done[-1] / 2  # q is half-way, on leg n
+        q = np.sin(rest) * stops[n] + np.sin(legs[n] - rest) * stops[n + 1]
+        worst.append((stops @ (stops[0] + q / np.sin(legs[n]))).min())
+    if longest < 1:
+        assert min(worst) > 0
+    elif k > 2 and d < 10:
+        assert min(worst) < 0  # longer walks leave it
 
 
 def gradients_of(seed, noise, k=3, each=3, d=3):
@@ -282,3 +326,62 @@ def test_ten_images_a_client_judge_worse_than_the_360_of_the_search(chapter13):
     seen = pytest.approx(0.006, abs=0.002), pytest.approx(0.00907, abs=0.0001)
     assert np.mean(regrets) in seen
     assert max(regrets) == pytest.approx(0.10, abs=0.02)
+
+
+# ---------------------------------------------------------------- the attacker's arrow
+
+BOWLS = replay.bowls(list(CENTERS), 1.5, 30)
+SERVER = replay.replayed(
+    cf.CFL(cf.models.LinearRegression(2), 0.1, 0.3, 0.0, cf.LocalSGD(5, 0.1)), models=[[-2, -2]]
+)
+HONEST = {frozenset(range(4)), frozenset(range(4, 8)), frozenset({8, 9, 10})}
+
+
+def ending(lie, clip):
+    """Return the groups after 40 rounds in which client 11 sends what the lie makes of its row."""
+    state = SERVER.init(BOWLS, 0)
+    for t in range(40):
+        replies = SERVER.client_step(SERVER.plan(state), BOWLS.train)
+        rows = replies.bank.flatten()
+        rows[11] = lie(rows[11], t)
+        for j in state.assignments.unique() if clip else ():
+            here = state.assignments == j
+            sizes = rows[here].norm(dim=1, keepdim=True)
+            rows[here] *= (sizes.median() / sizes).clamp(max=1)
+        sent = replace(replies, bank=replies.bank.unflatten(rows))
+        state = SERVER.absorb(state, [sent])
+    at = state.assignments
+    return [frozenset(torch.where(at == j)[0].tolist()) for j in at.unique()]
+
+
+def arrow(length, heading, turn):
+    def lie(row, t):
+        angle = np.radians(heading + turn * t)
+        return length * torch.tensor([np.cos(angle), np.sin(angle)], dtype=row.dtype)
+
+    return lie
+
+
+@pytest.mark.parametrize("heading", [0, 90, 225])
+@pytest.mark.parametrize("length", [2.5, 40])
+def test_an_arrow_that_stands_stops_no_split(length, heading):
+    """Chapter 9's laboratory: the model moves aside until the others balance it."""
+    assert len(ending(arrow(length, heading, 0), clip=False)) > 1
+    assert len(ending(arrow(length, heading, 0), clip=True)) > 1
+
+
+@pytest.mark.parametrize("heading", [0, 45, 90, 225])
+def test_clipped_arrows_that_turn_leave_the_honest_to_their_groups(heading):
+    assert len(ending(arrow(4, heading, 90), clip=False)) == 1
+    groups = ending(arrow(4, heading, 90), clip=True)
+    assert {group - {11} for group in groups} == HONEST
+
+
+def test_a_reversed_update_is_split_away_alone_or_clipped_sits_with_others():
+    def reverse(row, t):
+        return -row
+
+    assert frozenset({11}) in ending(reverse, clip=False)
+    (mine,) = (group for group in ending(reverse, clip=True) if 11 in group)
+    assert mine - {11}
+    assert not mine & {8, 9, 10}
