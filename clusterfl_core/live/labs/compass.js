@@ -356,7 +356,7 @@ laboratory("compass", {
         "(5.3), if the model that the map is of stood there; the thick line is one half. Second picture: sum " +
         "against difference of the residuals of both models, in standard deviations; small: points of " +
         "many clients, large: all points of one. Points in the grey quarters speak for the wrong model; " +
-        "the slope of the line is c. Drag the crosses, or move them with the arrow keys (Shift: far).",
+        "the slope of the line is κ. Drag the crosses, or move them with the arrow keys (Shift: far).",
       show({ state, found }) {
         map.show(
           { state, found },
