@@ -10,6 +10,8 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.special import betainc
+from scipy.stats import binom, chi2, f
 
 import clusterfl_core as cf
 
@@ -109,6 +111,13 @@ def test_a_step_is_eta_and_a_noise_is_nu_in_every_chapter():
         assert gammas <= {"\\gamma_{max}", "\\gamma_{{max}}", "\\gamma_{\\max}"}, path.name
 
 
+def test_no_letter_has_two_meanings_in_chapter_5():
+    """Apart from the standard deviations of loss and gradient, which their index tells apart."""
+    for symbol, meanings in second_table().items():
+        times = meanings.count("](05_ifca_theory.ipynb)")
+        assert times <= 1 or (symbol, times) == ("\\sigma", 2), symbol
+
+
 # ---------------------------------------------------------------- where FedAvg rests
 
 
@@ -135,6 +144,54 @@ def test_the_closed_form_is_where_an_exact_round_stays(seed, tau, clients):
     best = np.linalg.solve(weighted.sum(0), np.einsum("iab,ib->a", weighted, c))
     if tau == 1:
         assert np.abs(rest - best).max() < 1e-6 * size
+
+
+# ---------------------------------------------------------------- chapter 5
+
+
+def test_the_tools_in_the_box_are_true_as_stated():
+    xi = np.linspace(0.02, 1, 50)
+    for n in (1, 2, 5, 20, 200):
+        bound = np.exp(-n * xi**2 / 8)
+        assert (chi2.sf(n * (1 + xi), n) <= bound).all()
+        assert (chi2.cdf(n * (1 - xi), n) <= bound).all()
+        for x in (0.1, 0.5, 0.8):  # A / (A + B) <= x where A / B <= x / (1 - x)
+            assert betainc(n / 2, n / 2, x) == pytest.approx(f.cdf(x / (1 - x), n, n))
+        assert (binom.cdf(n * (0.5 - xi / 2), n, 0.5) <= np.exp(-n * xi**2 / 2) + 1e-12).all()
+
+
+@given(st.lists(st.floats(-3, 3), min_size=6, max_size=6), st.floats(0.1, 3), st.integers(1, 60))
+def test_the_chance_is_a_matter_of_midpoint_and_direction(numbers, noise, points):
+    """(5.2) and (5.3), from the picture: kappa = -cos(phi) h / sqrt(h^2 + sigma^2)."""
+    right, wrong, truth = np.reshape(numbers, (3, 2))
+    to_middle, way = (right + wrong) / 2 - truth, wrong - right
+    h, apart = np.linalg.norm(to_middle), np.linalg.norm(way)
+    if min(h, apart) < 0.01:
+        return
+    cosine = to_middle @ way / (h * apart)
+    kappa = -cosine * h / np.sqrt(h**2 + noise**2)
+    told = cf.theory.misclassification(right, wrong, truth, noise, points)
+    assert told == pytest.approx(betainc(points / 2, points / 2, (1 + kappa) / 2), abs=1e-6)
+
+
+@pytest.mark.parametrize("alpha", [0.05, 0.1, 0.25, 0.4])
+@pytest.mark.parametrize("noise", [0.5, 1.0, 2.0])
+def test_behind_its_truth_is_the_worst_place_of_the_right_model(alpha, noise):
+    turns = np.linspace(0, np.pi, 181)
+    ring = (0.5 - alpha) * np.c_[np.cos(turns), np.sin(turns)]
+    wrong = np.array([0.5 + alpha, 0])
+    chances = [cf.theory.misclassification(a, wrong, np.zeros(2), noise, 20) for a in ring]
+    rho = 1 / noise**2
+    kappa = -alpha * np.sqrt(rho / (alpha**2 * rho + 1))
+    assert max(chances) == pytest.approx(betainc(10, 10, (1 + kappa) / 2))
+    assert chances[-1] == pytest.approx(max(chances))
+
+
+def test_no_start_of_the_paper_s_linear_experiment_satisfies_assumption_1():
+    """Below half of Delta: a quarter of the differences. Hoeffding, and the exact chance."""
+    bound, exact = np.exp(-2 * 1000 * 0.375**2), binom.cdf(125, 1000, 0.5)
+    assert 0 < exact < bound < 1e-122
+    assert np.log(bound) == pytest.approx(-281.25)
 
 
 # ---------------------------------------------------------------- small numbers in the text

@@ -18,6 +18,7 @@ import clusterfl_core as cf
 from clusterfl_core import matching, theory
 
 PROBLEM = theory.LinearProblem(100, 20, 10, 0.5, 1.0, 0.5)
+PLANE = np.array([[-0.5, 0.0], [0.5, 0.0]])
 CONVEX = theory.ConvexProblem(100, 50, 2, 0.5, 3.0, 1.0, 2.0, 0.4, 0.7)
 
 
@@ -322,6 +323,54 @@ def test_nearest_truth_hides_a_lost_cluster():
         theory.distance_to_truth([[0.0]], truth)
 
 
+# ---------------------------------------------------------------- the basin of IFCA
+
+
+@pytest.mark.parametrize("fresh", [True, False])
+def test_basin_is_where_plain_rounds_end(fresh):
+    """Rounds walked client by client, on residuals instead of moments, in three dimensions."""
+    truth, (m, n, rounds) = np.array([[-0.5, 0, 0], [0.5, 0, 0.2]]), (6, 8, 9)
+    starts = np.random.default_rng(1).normal(size=(60, 2, 3))
+    own, found = truth[[0, 0, 0, 1, 1, 1]], np.zeros((2, 60))
+    for seed in (0, 1):
+        rng, parts = source(seed), []
+        for _ in range(2 * rounds + 1):
+            x = rng.normal(size=(m, n, 3))
+            parts.append((x, np.einsum("mnd,md->mn", x, own) + 0.3 * rng.normal(size=(m, n))))
+        for number, start in enumerate(starts):
+            theta = start.copy()
+            for t in range(rounds):
+                choosing, training = parts[2 * t + 1 : 2 * t + 3] if fresh else (parts[0],) * 2
+                pulls = np.zeros((2, 3))
+                for i in range(m):
+                    j = int(
+                        np.argmin(
+                            [((choosing[1][i] - choosing[0][i] @ a) ** 2).mean() for a in theta]
+                        )
+                    )
+                    x, y = training[0][i], training[1][i]
+                    pulls[j] += 2 * x.T @ (x @ theta[j] - y) / n
+                theta = theta - 0.5 / m * pulls
+            for order, goal in enumerate((truth, truth[::-1])):
+                gap = np.linalg.norm(theta - goal, axis=1).max()
+                found[order, number] += (gap < np.linalg.norm(truth[0] - truth[1]) / 4) / 2
+    told = theory.basin(
+        starts, truth, 0.3, clients=m, points=n, rounds=rounds, seeds=2, fresh=fresh
+    )
+    assert np.array_equal(told, found)
+    assert found.mean(axis=1).min() > 0
+    assert found.sum(axis=0).min() == 0
+
+
+def test_basin_holds_the_ball_of_assumption_1_and_knows_the_other_order():
+    ball = PLANE + 0.4 * np.array([[[1, 0], [0, 1]], [[0, -1], [-1, 0]], [[-1, 0], [1, 0]]])
+    many = {"clients": 20, "points": 20, "rounds": 30, "seeds": 3}
+    assert (theory.basin(ball, PLANE, 0.1, **many) == [[1] * 3, [0] * 3]).all()
+    assert (theory.basin(ball[:, ::-1], PLANE, 0.1, **many) == [[0] * 3, [1] * 3]).all()
+    both_far = np.array([[[0.0, 9.0], [0.0, 99.0]]])  # nobody chooses the second one
+    assert (theory.basin(both_far, PLANE, 0.1, **many) == 0).all()
+
+
 # ---------------------------------------------------------------- Theorem 2 and Corollary 2
 
 
@@ -606,6 +655,14 @@ def test_soft_centers_are_the_truth_only_if_clients_are_pure():
         (
             lambda: theory.misclassification_bound(PROBLEM, 0.0),
             r"closeness must be in \(0, 1/2\], got 0.0",
+        ),
+        (
+            lambda: theory.basin([PLANE], PLANE[:1], 0, clients=2, points=1, rounds=1, seeds=1),
+            r"two models a start and two truths, got \(1, 2, 2\) and \(1, 2\)",
+        ),
+        (
+            lambda: theory.basin([PLANE], PLANE, 0, clients=2, points=0.5, rounds=1, seeds=1),
+            "points must be a whole number, got 0.5",
         ),
         (
             lambda: theory.convergence(PROBLEM, c6=1, c7=1, c8=1, version="first"),

@@ -30,7 +30,7 @@ from clusterfl_core.matching import best_matching
 
 __all__ = [
     "Condition", "Convergence", "ConvexBound", "ConvexProblem", "LinearProblem", "assumptions",
-    "closeness", "convergence", "convex_convergence", "convex_misclassification",
+    "basin", "closeness", "convergence", "convex_convergence", "convex_misclassification",
     "convex_step_bound", "distance_to_truth", "exact_step", "misclassification",
     "misclassification_bound", "step_bound", "succeeded", "threshold_split",
 ]  # fmt: skip
@@ -222,12 +222,12 @@ def misclassification(right, wrong, truth, noise, points):
     The two losses share the data. With the residuals r = y - <x, right> and r' = y - <x, wrong>,
     the wrong model wins if sum (r - r')(r + r') >= 0. The factors are Gaussian, with correlation
 
-        c = (‖a‖^2 - ‖b‖^2) / (‖a - b‖ sqrt(‖a + b‖^2 + 4 sigma^2)),
+        kappa = (‖a‖^2 - ‖b‖^2) / (‖a - b‖ sqrt(‖a + b‖^2 + 4 sigma^2)),
 
     a = truth - right, b = truth - wrong. A sum of n' such products is a difference of two scaled
     chi-squares that ARE independent, its sign that of an F variable against a number, and
 
-        P = I_{(1 + c) / 2}(n' / 2, n' / 2),
+        P = I_{(1 + kappa) / 2}(n' / 2, n' / 2),
 
     I the regularised incomplete beta function.
 
@@ -271,11 +271,11 @@ def threshold_split(right, wrong, noise, points):
 def misclassification_bound(problem, closeness, c1=1.0, c2=0.5):
     """IFCA's Lemma 1, P <= c_1 exp(-c_2 n' (alpha rho / (rho + 1))^2), with constants that hold.
 
-    The paper does not give them. With c as in :func:`misclassification`, Chernoff's bound is
-    P <= (1 - c^2)^(n' / 2) <= exp(-n' c^2 / 2), and the assumed distances give
-    abs(c) >= 4 alpha rho / ((1 + 4 alpha^2) rho + 4) >= alpha rho / (rho + 1). Hence 1 and 1/2 do;
-    ``c1`` and ``c2`` are others, to compare. Right and wrong model of the LinearProblem lie within
-    (1/2 - alpha) Delta of their truths, alpha in (0, 1/2].
+    The paper does not give them. With kappa as in :func:`misclassification`, Chernoff's bound is
+    P <= (1 - kappa^2)^(n' / 2) <= exp(-n' kappa^2 / 2), and the assumed distances give
+    abs(kappa) >= 4 alpha rho / ((1 + 4 alpha^2) rho + 4) >= alpha rho / (rho + 1). Hence 1 and 1/2
+    do; ``c1`` and ``c2`` are others, to compare. Right and wrong model of the LinearProblem lie
+    within (1/2 - alpha) Delta of their truths, alpha in (0, 1/2].
     """
     _check_closeness(closeness)
     _check_constants(c1=c1, c2=c2)
@@ -305,6 +305,65 @@ def distance_to_truth(estimates, truth):
 def succeeded(distance, noise):
     """IFCA's test of success in figure 3: dist <= 0.6 sigma, or 0.001 where there is no noise."""
     return distance <= (0.6 * noise if noise > 0 else 0.001)
+
+
+def basin(starts, truth, noise, *, clients, points, rounds, seeds, fresh=True):
+    """From which starts IFCA finds two groups: a share of the seeds for each start, in both orders.
+
+    The rounds that Theorem 1 is about (option I, all clients take part), with step size 1 / (4 p),
+    p = 1/2. A start has passed if in the end both models lie within Delta / 4 of their truths.
+
+    Parameters
+    ----------
+    starts : array [starts, 2, d]
+        Pairs of first models. All starts of a seed meet the same data.
+    truth : array [2, d]
+        The first half of the clients belongs to the first row, the others to the second.
+    noise : float
+        sigma.
+    clients, points, rounds, seeds : int
+        m, n', T, and how many runs, with seeds from 0, a start gets.
+    fresh : bool
+        Whether each round brings new points, n' to choose with and n' for the gradient, or all
+        rounds use the same n' points for both.
+
+    Returns
+    -------
+    array [2, starts]
+        The share of the seeds that end with model j at truth j, and with the names swapped.
+    """
+    starts, truth = np.asarray(starts, float), np.asarray(truth, float)
+    counts = {"clients": clients, "points": points, "rounds": rounds, "seeds": seeds}
+    for name, value in counts.items():
+        check.whole(name, value)
+    if starts.shape[1:] != truth.shape or len(truth) != 2:
+        given = f"{starts.shape} and {truth.shape}"
+        raise ValueError(f"basin asks for two models a start and two truths, got {given}")
+    data = truth[np.arange(clients) * 2 // clients], noise, points
+    near = np.linalg.norm(truth[0] - truth[1]) / 4
+    passed = np.zeros((2, len(starts)))
+    for seed in range(seeds):
+        random, thetas = np.random.default_rng(seed), starts.copy()
+        kept = _moments(random, *data)
+        for _ in range(rounds):
+            choosing, training = [_moments(random, *data) if fresh else kept for _ in "ab"]
+            squares = (thetas[..., :, None] * thetas[..., None, :]).reshape(*starts.shape[:2], -1)
+            losses = squares @ choosing[0].reshape(clients, -1).T - 2 * thetas @ choosing[1].T
+            second = losses[:, 1] < losses[:, 0]
+            votes = np.stack([~second, second], axis=1).astype(float)  # [starts, 2, clients]
+            curves = np.tensordot(votes, training[0], axes=1)
+            slopes = (curves @ thetas[..., None])[..., 0] - votes @ training[1]
+            thetas -= 2 * 0.5 / clients * slopes
+        for order, goal in enumerate((truth, truth[::-1])):
+            passed[order] += (np.linalg.norm(thetas - goal, axis=2) < near).all(axis=1)
+    return passed / seeds
+
+
+def _moments(random, own, noise, points):
+    """All that the squared loss of a client knows of its data: X'X / n' and X'y / n'."""
+    x = random.normal(size=(len(own), points, own.shape[1]))
+    y = np.einsum("mnd,md->mn", x, own) + noise * random.normal(size=x.shape[:2])
+    return np.einsum("mnd,mne->mde", x, x) / points, np.einsum("mnd,mn->md", x, y) / points
 
 
 # ---------------------------------------------------------------- strongly convex losses

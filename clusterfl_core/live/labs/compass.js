@@ -66,7 +66,7 @@ function beta_share(x, a) {
   return (Math.exp(front) * found) / a;
 }
 
-// The correlation c of (5.3), between difference and sum of the residuals; errors: of the right model
+// The correlation kappa of (5.2), between difference and sum of the residuals; errors: of the right model
 // a and of the wrong one b. Two models that never differ in loss count as equally far.
 function correlation([a, b], noise) {
   const scale = long(minus(a, b)) * Math.hypot(long(plus(a, b)), 2 * noise);
@@ -303,7 +303,7 @@ laboratory("compass", {
     ["chance, exact (5.3)", 100 * found.chance, 3, " %"],
     [`of ${CLIENTS} clients`, 100 * found.simulated, 1, " %"],
     ["with models at the truths", 100 * found.at_truths, 3, " %"],
-    ["correlation c", found.tilt, 3],
+    ["correlation κ", found.tilt, 3],
     ["right model to truth", found.far[0], 2],
     ["wrong model to truth", found.far[1], 2],
   ],
@@ -356,7 +356,7 @@ laboratory("compass", {
         "(5.3), if the model that the map is of stood there; the thick line is one half. Second picture: sum " +
         "against difference of the residuals of both models, in standard deviations; small: points of " +
         "many clients, large: all points of one. Points in the grey quarters speak for the wrong model; " +
-        "the slope of the line is c. Drag the crosses, or move them with the arrow keys (Shift: far).",
+        "the slope of the line is κ. Drag the crosses, or move them with the arrow keys (Shift: far).",
       show({ state, found }) {
         map.show(
           { state, found },
