@@ -215,6 +215,7 @@ laboratory("balance", {
     return [
       `They balance; the best cut is ${far}. Nearest so far: ${digits(memory.least, 1)}°.`,
       false,
+      "balanced",
     ];
   },
   build(lab) {

@@ -97,17 +97,23 @@ laboratory("drift", {
     ]),
   task({ steps, centers }, found, _, memory) {
     if (found.apart >= FAR) memory.far = true;
+    const part = memory.far ? "far" : null;
     const widest = Math.max(...centers.flatMap((a) => centers.map((b) => apart(a, b))));
     if (!memory.far)
       return [`Rest and best are ${digits(found.apart)} apart, not yet ${digits(FAR, 1)}.`, false];
     if (steps < MANY)
-      return [`They were ${digits(FAR, 1)} apart. Now at least ${MANY} local steps.`, false];
+      return [`They were ${digits(FAR, 1)} apart. Now at least ${MANY} local steps.`, false, part];
     if (widest < APART)
-      return [`Bottoms in one place are no art: keep two of them at least ${APART} apart.`, false];
+      return [
+        `Bottoms in one place are no art: keep two of them at least ${APART} apart.`,
+        false,
+        part,
+      ];
     if (found.apart >= NEAR)
       return [
         `They were ${digits(FAR, 1)} apart; now they are ${digits(found.apart)}. Bring them together.`,
         false,
+        part,
       ];
     return [
       `Solved: ${steps} local steps, bottoms up to ${digits(widest, 1)} apart, and FedAvg rests at the best model.`,

@@ -47,6 +47,9 @@ export function digits(value, count = 2) {
   return (Number(text) === 0 ? text.replace("-", "") : text).replace("-", "−");
 }
 
+// A number of a state as it is kept: what a reader drags has no more than three decimals.
+export const kept_number = (value) => Math.round(1e3 * value) / 1e3;
+
 // "6, 6 and 7"
 export function listed(items) {
   return items.length < 2 ? items.join("") : `${items.slice(0, -1).join(", ")} and ${items.at(-1)}`;

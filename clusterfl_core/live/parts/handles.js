@@ -1,6 +1,6 @@
 // Things in a square plane that a reader moves: by mouse, finger or keys.
 
-import { digits, html, svg } from "./dom.js";
+import { digits, html, kept_number, svg } from "./dom.js";
 
 const ARROWS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, 1], ArrowDown: [0, -1] };
 const REACH = 44; // pixels: what a finger hits
@@ -20,7 +20,7 @@ export function make_handles(layer, edge) {
     const box = layer.getBoundingClientRect();
     const x = ((event.clientX - box.left) / box.width) * 2 * edge - edge;
     const y = edge - ((event.clientY - box.top) / box.height) * 2 * edge;
-    return [within(x + offset[0]), within(y + offset[1])];
+    return [x + offset[0], y + offset[1]].map((value) => kept_number(within(value)));
   };
 
   // Handles may lie over each other: the nearest is meant.
