@@ -129,7 +129,7 @@ def _each(given, count):
 def resting_point(federation, local):
     """Where FedAvg with full participation comes to rest on linear clients.
 
-    There the updates -(1 - (1 - gamma A_i)^tau)(theta - c_i) sum to zero, each weighted by the
+    There the updates -(1 - (1 - eta A_i)^tau)(theta - c_i) sum to zero, each weighted by the
     client's points; A_i is the curvature of its loss and c_i its own best model. With one local
     step it is the minimum of the mean loss.
 

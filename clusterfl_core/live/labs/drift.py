@@ -1,7 +1,7 @@
 """Where does FedAvg come to rest? Four clients whose losses are bowls."""
 
-from clusterfl_core.live.fields import Choice, Number, Numbers, Rows, Whole, state
-from clusterfl_core.live.page import Laboratory
+from clusterfl_core.live.fields import Choice, Number, Numbers, Rows, Whole
+from clusterfl_core.live.page import laboratory
 
 __all__ = ["FIELDS", "drift"]
 
@@ -43,7 +43,7 @@ def drift(
     steps : int
         Local steps a round, tau, 1 to 50.
     step_size : float
-        gamma, 0.01 to 0.45; no bowl is so steep that its steps diverge.
+        eta, 0.01 to 0.45; no bowl is so steep that its steps diverge.
     task : str
         What to try. The laboratory notices when the point of rest was at least 0.5 from the best
         model, and is then brought within 0.01 of it, with at least 5 local steps and with bottoms
@@ -60,9 +60,8 @@ def drift(
     """
     shapes = {"centers": centers, "stretch": stretch, "turn": turn, "pairs": pairs}
     run = {"start": [start], "steps": steps, "step_size": step_size, "rounds": 0}
-    settings = {"state": state(FIELDS, chosen="0", **shapes, **run), "task": task}
-    sentence = f"Drift: FedAvg on {CLIENTS} bowls, and the point where it comes to rest."
-    return Laboratory("drift", settings, sentence, _still(settings["state"]))
+    words = f"Drift: FedAvg on {CLIENTS} bowls, and the point where it comes to rest."
+    return laboratory("drift", FIELDS, words, _still, task=task, chosen="0", **shapes, **run)
 
 
 def _still(now):
