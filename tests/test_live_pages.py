@@ -337,7 +337,10 @@ def test_the_task_is_solved_by_keys_alone(browser, site):
         tab_to(bench.page, "Step")
         for _ in range(9):
             keys.press("Enter")
-        task.get_by_text("Your smallest noise: 0.6. Can you do it with less?").wait_for()
+        half = "Your smallest noise: 0.6. Can you do it with less?"
+        task.locator(".progress").get_by_text(half).wait_for()
+        assert half in task.locator("[aria-live]").text_content()
+        assert task.get_by_role("paragraph").filter(has_text=half).count() == 1  # read once
         assert "☐" in task.inner_text()
         tab_to(bench.page, "noise")
         keys.press("Home")
