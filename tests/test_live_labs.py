@@ -10,6 +10,7 @@ import re
 from dataclasses import dataclass
 
 import browser as browsing
+import house
 import numpy as np
 import pytest
 import torch
@@ -275,6 +276,24 @@ def test_every_laboratory_is_tested():
     assert {path.stem for path in (cell.HERE / "labs").glob("*.js")} <= set(live.__all__)
 
 
+def test_each_laboratory_stands_between_its_question_and_its_reason():
+    found = {}
+    for path in (house.ROOT / "book").glob("*.ipynb"):
+        cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+        texts = ["".join(cell["source"]) for cell in cells]
+        for at, text in enumerate(texts):
+            if cells[at]["cell_type"] == "code" and (made := re.match(r"cf\.live\.(\w+)\(", text)):
+                found[made[1]] = texts[at - 1], text, "".join(texts[at + 1 : at + 3])
+    assert set(found) == {lab.name for lab in LABS} | {"plane"}
+    for name, (before, cell_text, after) in found.items():
+        assert re.search(r'\btask=\s*"[^"]+\."', cell_text), name
+        if name != "playground":  # its questions and reasons are its missions'
+            assert "> **Predict.**" in before, name
+            assert "Then " in before, name
+            reason = after.partition("After your guess: ")[2].partition("</summary>")[2]
+            assert len(re.findall(r"[.?!](?:\s|\"|$)", reason)) >= 2, name
+
+
 def test_a_script_carries_what_its_laboratory_needs_and_no_more():
     assert ("engine", "cfl") not in cell.modules("plane")
     assert ("engine", "lab") not in cell.modules("balance")
@@ -374,7 +393,7 @@ PARTS = {
     "attack": (3, "A veto: one client"),
     "deadline": (2, "Group 1 was lost."),
     "desk": (1, "Broken, and mended by two borders."),
-    "drift": (1, "They were 0.5 apart."),
+    "drift": (1, "They were 0.5 apart"),
     "race": (2, "It has won by 2; now make it lose"),
     "server": (1, "A true group was torn."),
     "springs": (1, "Collapsed to"),
@@ -753,6 +772,10 @@ def test_the_attacker_is_told_how_long_the_lie_is(desk, site):
         assert "sends an arrow 0.58 long" in bench.state()
         (_, sent), (_, taken), *_ = bench.numbers()
         assert sent == taken == pytest.approx(np.hypot(0.5, 0.3))
+        tip = bench.node.get_by_role("slider", name="tip of the lie", exact=True)
+        for _ in range(3):
+            tip.press("Shift+ArrowLeft")
+        assert "and is 2.02 long" in tip.get_attribute("aria-valuetext")
         bench.node.get_by_label("clip to the median length", exact=True).check()
         bench.settle()
         (_, sent), (_, taken), *_ = bench.numbers()
