@@ -61,7 +61,7 @@ MISSIONS = [
         "alone",
         "Everyone for themselves",
         "Make training alone the best of the seven on average, by 2 points, and better than 80 "
-        "percent.",
+        "percent. Label skew leads there, but not all of it, and not with any number of images.",
         "Where each client meets mostly two digits of its own, the others teach its model what it"
         " "
         "never needs. Pushed to the end the lead is gone: with nothing but two digits a client, "
@@ -91,7 +91,8 @@ MISSIONS = [
         "readings",
         "Two readings",
         "Draw one thing that IFCA's two models read as two different digits, each at least 80 "
-        "percent sure.",
+        "percent sure. The second group holds its digits upside down: which digit becomes another "
+        "one? Draw it large, in the middle; if a model is not sure, play ten rounds more.",
         "The second group holds its digits upside down, and its model has learned to read what "
         "the first one's would call wrong. Both are right, each for the clients that follow it: "
         "without its group a model says little.",
