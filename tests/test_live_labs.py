@@ -560,6 +560,11 @@ def test_a_state_is_shared_by_address_and_copied_as_python(desk, site, lab):
         bench.press("Undo")
         bench.settle()
         assert (bench.state(), bench.numbers()) == before
+    assert_prints(lab, code, shown)
+
+
+def assert_prints(lab, code, shown):
+    """The copied Python prints the numbers that the page shows."""
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
         exec(code, {})
@@ -780,6 +785,30 @@ def test_the_attacker_is_told_how_long_the_lie_is(desk, site):
         bench.settle()
         (_, sent), (_, taken), *_ = bench.numbers()
         assert taken < sent
+
+
+@pytest.mark.parametrize("lie", ["arrow", "spin", "flip"])
+def test_every_lie_is_copied_as_python(desk, site, lie):
+    lab = lab_named("attack")
+    with opened(desk, site, lab) as bench:
+        bench.node.get_by_label("lie of client 11", exact=True).select_option(lie)
+        bench.node.get_by_label("clip to the median length", exact=True).check()
+        bench.play()
+        bench.press("Copy as Python")
+        assert_prints(lab, bench.text(), bench.numbers())
+
+
+def test_what_is_dragged_is_copied_in_three_decimals(desk, site):
+    lab = lab_named("compass")
+    with opened(desk, site, lab) as bench:
+        x, y = middle(bench.node.get_by_role("slider", name="wrong model", exact=True))
+        bench.tab.mouse.move(x, y)
+        bench.tab.mouse.down()
+        bench.tab.mouse.move(x - 31, y + 17, steps=3)
+        bench.tab.mouse.up()
+        bench.press("Copy as Python")
+        assert re.search(r"\[\[0,0.4\],\[0.\d{1,3},-0.\d{1,3}\]\]", bench.text()), bench.text()
+        assert_prints(lab, bench.text(), bench.numbers())
 
 
 @pytest.mark.parametrize("name", ["compass", "drift", "balance"])

@@ -1,6 +1,6 @@
 // Things in a square plane that a reader moves: by mouse, finger or keys.
 
-import { digits, html, kept_number, svg } from "./dom.js";
+import { digits, html, kept_number, no_fling, svg } from "./dom.js";
 
 const ARROWS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, 1], ArrowDown: [0, -1] };
 const REACH = 44; // pixels: what a finger hits
@@ -53,6 +53,7 @@ export function make_handles(layer, edge) {
     one.node.focus({ preventScroll: true });
     one.node.classList.add("held");
   });
+  no_fling(layer, "[role=slider]");
   layer.addEventListener("pointermove", (event) => {
     if (dragged?.id !== event.pointerId) return;
     dragged.one.handle.moved(place(event, dragged.offset), dragged.begins);
