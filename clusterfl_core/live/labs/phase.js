@@ -383,8 +383,9 @@ laboratory("phase", {
     const press = (column, row, begins = true) => {
       const within = (value) => Math.max(0, Math.min(7, value));
       const [c, r] = [within(column), within(row)];
-      if (c !== lab.keeping.state.column || r !== lab.keeping.state.row)
-        lab.change({ column: c, row: r }, begins);
+      if (c === lab.keeping.state.column && r === lab.keeping.state.row) return false;
+      lab.change({ column: c, row: r }, begins);
+      return true;
     };
     const chart = make_chart({
       tall: 210,

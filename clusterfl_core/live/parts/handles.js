@@ -7,9 +7,10 @@ const REACH = 44; // pixels: what a finger hits
 
 // `layer` lies over the drawing of the square from -edge to edge. show() takes the handles:
 // {key, name, at: [x, y], draw(x, y) → SVG, moved(at, begins)}; `begins` is true at the first
-// move of a drag and at each key. What moves on a line or a circle says so: pressed([right, up],
-// far) instead of moved at a key, range [least, most, now] and said, the value in words. Where `look`,
-// a text, changes, the handle is drawn anew.
+// move of a drag and at each key, and stays so while moved says false, where nothing changed. What
+// moves on a line or a circle says so: pressed([right, up], far) instead of moved at a key, range
+// [least, most, now] and said, the value in words. Where `look`, a text, changes, the handle is
+// drawn anew.
 export function make_handles(layer, edge) {
   const kept = new Map();
   const within = (value) => Math.max(-edge, Math.min(edge, value));
@@ -56,8 +57,8 @@ export function make_handles(layer, edge) {
   no_fling(layer, "[role=slider]");
   layer.addEventListener("pointermove", (event) => {
     if (dragged?.id !== event.pointerId) return;
-    dragged.one.handle.moved(place(event, dragged.offset), dragged.begins);
-    dragged.begins = false;
+    const moved = dragged.one.handle.moved(place(event, dragged.offset), dragged.begins);
+    dragged.begins &&= moved === false;
   });
   const release = () => {
     dragged?.one.node.classList.remove("held");
