@@ -10,6 +10,7 @@ import re
 from dataclasses import dataclass
 
 import browser as browsing
+import house
 import numpy as np
 import pytest
 import torch
@@ -20,6 +21,7 @@ import clusterfl_core as cf
 from clusterfl_core import data, live
 from clusterfl_core.live import page as cell
 from clusterfl_core.live import replay, sources
+from clusterfl_core.live.labs import playground
 from clusterfl_core.populations import twists
 
 
@@ -122,9 +124,9 @@ LABS = [
     Lab(
         "race",
         [
-            ("local steps", "End", 1),
+            ("local steps τ", "End", 1),
             ("Step", "Enter", 1),
-            ("local steps", "Home", 1),
+            ("local steps τ", "Home", 1),
             ("Step", "Enter", 1),
         ],
         "Solved: ",
@@ -274,6 +276,24 @@ def test_every_laboratory_is_tested():
     assert {path.stem for path in (cell.HERE / "labs").glob("*.js")} <= set(live.__all__)
 
 
+def test_each_laboratory_stands_between_its_question_and_its_reason():
+    found = {}
+    for path in (house.ROOT / "book").glob("*.ipynb"):
+        cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+        texts = ["".join(cell["source"]) for cell in cells]
+        for at, text in enumerate(texts):
+            if cells[at]["cell_type"] == "code" and (made := re.match(r"cf\.live\.(\w+)\(", text)):
+                found[made[1]] = texts[at - 1], text, "".join(texts[at + 1 : at + 3])
+    assert set(found) == {lab.name for lab in LABS} | {"plane"}
+    for name, (before, cell_text, after) in found.items():
+        assert re.search(r'\btask=\s*"[^"]+\."', cell_text), name
+        if name != "playground":  # its questions and reasons are its missions'
+            assert "> **Predict.**" in before, name
+            assert "Then " in before, name
+            reason = after.partition("After your guess: ")[2].partition("</summary>")[2]
+            assert len(re.findall(r"[.?!](?:\s|\"|$)", reason)) >= 2, name
+
+
 def test_a_script_carries_what_its_laboratory_needs_and_no_more():
     assert ("engine", "cfl") not in cell.modules("plane")
     assert ("engine", "lab") not in cell.modules("balance")
@@ -367,6 +387,151 @@ def test_the_task_is_solved_by_keys_alone(desk, site, lab):
         assert "☑" in task.inner_text()
 
 
+# What is heard on the way to a success in two parts, after so many of the keys that solve it.
+PARTS = {
+    "angle": (2, "Groups win at"),
+    "attack": (3, "A veto: one client"),
+    "deadline": (2, "Group 1 was lost."),
+    "desk": (1, "Broken, and mended by two borders."),
+    "drift": (1, "They were 0.5 apart"),
+    "race": (2, "It has won by 2; now make it lose"),
+    "server": (1, "A true group was torn."),
+    "springs": (1, "Collapsed to"),
+}
+
+
+@pytest.mark.parametrize(
+    "lab", [lab for lab in LABS if lab.name in PARTS], ids=lambda lab: lab.name
+)
+def test_the_first_half_of_a_task_is_heard_once(desk, site, lab):
+    count, words = PARTS[lab.name]
+    with opened(desk, site, lab) as bench:
+        bench.node.evaluate(
+            """lab => {
+              const heard = lab.shadowRoot.querySelector(".task [aria-live]");
+              window.heardTexts = [];
+              new MutationObserver(() => {
+                if (heard.textContent) window.heardTexts.push(heard.textContent);
+              }).observe(heard, { childList: true });
+            }"""
+        )
+        for name, key, times in lab.keys[:count]:
+            bench.tab_to(name)
+            for _ in range(times):
+                bench.tab.keyboard.press(key)
+                bench.settle()
+        heard = bench.tab.evaluate("window.heardTexts")
+        assert len(heard) == 1, heard
+        assert words in heard[0]
+        progress = bench.node.locator(".task .progress")
+        same = progress.text_content() == bench.node.locator(".task [aria-live]").text_content()
+        assert same == (progress.get_attribute("aria-hidden") == "true"), "read twice, or never"
+
+
+# ---------------------------------------------------------------- by finger
+
+# A handle of each kind: (laboratory, its name, pixels right and down).
+HANDLES = [
+    ("drift", "bottom of client 2, triangle", -30, 20),  # in the plane
+    ("balance", "arrow 0", 40, 25),  # on a circle
+    ("wedges", "edge of the wedge", 12, 12),  # at an angle
+    ("wedges", "edge of what is left out", 20, 0),  # on a line
+    ("deadline", "deadline on the time line", 20, 0),  # by steps
+    ("server", "thresholds", 25, -20),  # on logarithmic axes
+    ("gardens", "line 0, warm end", 0, 40),  # up and down
+    ("phase", "cell that is looked at", 45, -45),  # from cell to cell
+    ("springs", "centre 1", -20, 30),  # in a picture that plays
+]
+
+
+class Finger:
+    """One finger on the screen, as Chromium has it from its own."""
+
+    def __init__(self, page):
+        self.wire = page.context.new_cdp_session(page)
+
+    def touch(self, kind, *points):
+        spots = [{"x": x, "y": y} for x, y in points]
+        self.wire.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": spots})
+
+    def drag(self, start, right, down):
+        x, y = start
+        self.touch("touchStart", start)
+        for part in range(1, 6):
+            self.touch("touchMove", (x + right * part / 5, y + down * part / 5))
+        self.touch("touchEnd")
+
+    def tap(self, spot):
+        self.touch("touchStart", spot)
+        self.touch("touchEnd")
+
+
+@pytest.fixture(scope="module")
+def phone(browser, site):
+    """A page of a phone, and the list of its problems."""
+    context = browser.new_context(
+        viewport=PHONE, has_touch=True, is_mobile=True, reduced_motion="reduce"
+    )
+    page, wrong = context.new_page(), []
+    page.on("pageerror", lambda error: wrong.append(str(error)))
+    yield page, wrong
+    context.close()
+
+
+def middle(node):
+    box = node.bounding_box()
+    return box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+
+
+@pytest.mark.parametrize(("name", "handle", "right", "down"), HANDLES)
+def test_a_handle_follows_the_finger_and_the_next_tap_counts(
+    phone, site, name, handle, right, down
+):
+    page, wrong = phone
+    page.goto(f"{site.as_uri()}/{name}.html")
+    bench = Bench(next(lab for lab in LABS if lab.name == name), page)
+    bench.settle()
+    finger, thing = Finger(page), bench.node.get_by_role("slider", name=handle, exact=True)
+    undo = bench.node.get_by_role("button", name="Undo", exact=True)
+    page.set_viewport_size({"width": PHONE["width"], "height": 1600})  # handle and button in sight
+    thing.scroll_into_view_if_needed()
+    before, scrolled = thing.get_attribute("aria-valuetext"), page.evaluate("scrollY")
+    x, y = middle(thing)
+    finger.drag((x + 8, y - 8), right, down)  # a finger is not exact
+    assert thing.get_attribute("aria-valuetext") != before
+    assert page.evaluate("scrollY") == scrolled
+    finger.tap(middle(undo))
+    page.wait_for_function(
+        "([e, text]) => e.getAttribute('aria-valuetext') === text",
+        arg=[thing.element_handle(), before],
+        timeout=3000,
+    )
+    assert wrong == []
+
+
+def test_a_digit_is_drawn_by_finger(phone, site):
+    page, wrong = phone
+    page.goto(f"{site.as_uri()}/playground.html")
+    bench = Bench(next(lab for lab in LABS if lab.name == "playground"), page)
+    bench.settle()
+    pad, finger = bench.node.locator(".pad"), Finger(page)
+    pad.scroll_into_view_if_needed()
+    (x, y), scrolled = middle(pad), page.evaluate("scrollY")
+    finger.drag((x, y - 60), 0, 120)
+    ink = "all => all.map(e => Number(e.dataset.grey))"
+    grid = np.array(pad.locator(".square").evaluate_all(ink)).reshape(8, 8)
+    assert (grid[2:6, 3:5] > 0).any(axis=1).all()
+    assert (grid[:, [0, 1, 6, 7]] == 0).all()
+    assert page.evaluate("scrollY") == scrolled
+    finger.tap(middle(bench.node.get_by_role("button", name="Clear", exact=True)))
+    page.wait_for_function(
+        "e => [...e.querySelectorAll('.square')].every(s => s.dataset.grey === '0')",
+        arg=pad.element_handle(),
+        timeout=3000,
+    )
+    assert wrong == []
+
+
 # ---------------------------------------------------------------- kept, shared, copied, refused
 
 
@@ -395,6 +560,11 @@ def test_a_state_is_shared_by_address_and_copied_as_python(desk, site, lab):
         bench.press("Undo")
         bench.settle()
         assert (bench.state(), bench.numbers()) == before
+    assert_prints(lab, code, shown)
+
+
+def assert_prints(lab, code, shown):
+    """The copied Python prints the numbers that the page shows."""
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
         exec(code, {})
@@ -510,3 +680,172 @@ def test_the_angle_dial_plays_in_a_worker(desk, site):
         assert bench.tab.workers == []
         bench.play()
         assert len(bench.tab.workers) == 1
+
+
+def lab_named(name):
+    return next(lab for lab in LABS if lab.name == name)
+
+
+def test_rewind_keeps_the_settings_and_reset_does_not(desk, site):
+    with opened(desk, site, lab_named("drift")) as bench:
+        first = bench.state(), bench.numbers()
+        bench.node.get_by_label("local steps τ", exact=True).press("ArrowRight")
+        turned = bench.state(), bench.numbers()
+        bench.play()
+        bench.press("Rewind")
+        bench.settle()
+        assert (bench.state(), bench.numbers()) == turned
+        bench.press("Rewind")  # there already: nothing to undo
+        bench.press("Undo")
+        bench.settle()
+        assert "Round 3." in bench.state()
+        bench.press("Reset")
+        bench.settle()
+        assert (bench.state(), bench.numbers()) == first
+
+
+def test_a_new_map_is_not_judged_by_the_old_one_and_reset_empties_nothing(desk, site):
+    with opened(desk, site, lab_named("phase")) as bench:
+        task = bench.node.locator(".task")
+        first = bench.numbers()
+        said = bench.node.evaluate(
+            """async lab => {
+              const root = lab.shadowRoot, found = [];
+              const spread = [...root.querySelectorAll("label")]
+                .find(l => l.textContent === "spread within a group").control;
+              const look = () => found.push(root.querySelector(".task .progress").textContent);
+              new MutationObserver(look).observe(root.querySelector(".task .progress"),
+                { childList: true });
+              spread.value = 0.3;
+              spread.dispatchEvent(new Event("input", { bubbles: true }));
+              await new Promise(done => (function wait() {
+                lab.busy === false ? done() : requestAnimationFrame(wait); })());
+              return found;
+            }"""
+        )
+        assert said[0] == "A new map: 0 of 12 draws. It is judged when it is drawn."
+        assert all(one.startswith("A new map") for one in said[:-1])
+        assert said[-1] == task.locator(".progress").text_content()
+        assert said[-1].startswith("Solved: ")
+        bench.press("Reset")
+        bench.settle()
+        assert bench.numbers() == first
+        assert "12 draws" in bench.state()
+
+
+def test_what_is_only_passed_with_the_mouse_is_not_kept(desk, site):
+    with opened(desk, site, lab_named("wedges")) as bench:
+        progress = bench.node.locator(".task .progress")
+        fewest = lambda: re.search(r"Fewest so far: (\S+) %", progress.inner_text())[1]  # noqa: E731
+        before = fewest()
+        x, y = middle(bench.node.get_by_role("slider", name="edge of the wedge", exact=True))
+        bench.tab.mouse.move(x, y)
+        bench.tab.mouse.down()
+        bench.tab.mouse.move(x - 30, y - 5, steps=3)
+        assert fewest() != before, "it shows what would be"
+        bench.tab.mouse.move(x, y, steps=3)
+        bench.tab.mouse.up()
+        assert fewest() == before
+        bench.node.get_by_label("distance Δ", exact=True).press("ArrowRight")
+        assert fewest() != before
+
+
+def test_a_race_is_said_from_its_start_to_its_end(desk, site):
+    with opened(desk, site, lab_named("race")) as bench:
+        status = bench.node.get_by_role("status")
+        bench.press("Step")
+        assert status.text_content() == "Racing …"
+        assert bench.node.locator(".task .progress").text_content() == "Racing …"
+        bench.settle()
+        assert re.match(
+            r"Raced\. Rounds a second: plain, one after another: \S+; Gram", status.text_content()
+        )
+
+
+def test_springs_do_not_answer_before_they_are_played(desk, site):
+    with opened(desk, site, lab_named("springs")) as bench:
+        rows = bench.node.locator(".readings div")
+        asked = rows.filter(has_text="gap where the mean rests")
+        assert "after 3 rounds" in asked.inner_text()
+        bench.play()
+        assert re.search(r"0\.\d{3}$", asked.inner_text())
+
+
+def test_the_attacker_is_told_how_long_the_lie_is(desk, site):
+    with opened(desk, site, lab_named("attack")) as bench:
+        bench.node.get_by_label("lie of client 11", exact=True).select_option("arrow")
+        assert "sends an arrow 0.58 long" in bench.state()
+        (_, sent), (_, taken), *_ = bench.numbers()
+        assert sent == taken == pytest.approx(np.hypot(0.5, 0.3))
+        tip = bench.node.get_by_role("slider", name="tip of the lie", exact=True)
+        for _ in range(3):
+            tip.press("Shift+ArrowLeft")
+        assert "and is 2.02 long" in tip.get_attribute("aria-valuetext")
+        bench.node.get_by_label("clip to the median length", exact=True).check()
+        bench.settle()
+        (_, sent), (_, taken), *_ = bench.numbers()
+        assert taken < sent
+
+
+@pytest.mark.parametrize("lie", ["arrow", "spin", "flip"])
+def test_every_lie_is_copied_as_python(desk, site, lie):
+    lab = lab_named("attack")
+    with opened(desk, site, lab) as bench:
+        bench.node.get_by_label("lie of client 11", exact=True).select_option(lie)
+        bench.node.get_by_label("clip to the median length", exact=True).check()
+        bench.play()
+        bench.press("Copy as Python")
+        assert_prints(lab, bench.text(), bench.numbers())
+
+
+def test_what_is_dragged_is_copied_in_three_decimals(desk, site):
+    lab = lab_named("compass")
+    with opened(desk, site, lab) as bench:
+        x, y = middle(bench.node.get_by_role("slider", name="wrong model", exact=True))
+        bench.tab.mouse.move(x, y)
+        bench.tab.mouse.down()
+        bench.tab.mouse.move(x - 31, y + 17, steps=3)
+        bench.tab.mouse.up()
+        bench.press("Copy as Python")
+        assert re.search(r"\[\[0,0.4\],\[0.\d{1,3},-0.\d{1,3}\]\]", bench.text()), bench.text()
+        assert_prints(lab, bench.text(), bench.numbers())
+
+
+@pytest.mark.parametrize("name", ["compass", "drift", "balance"])
+def test_no_name_lies_on_a_mark(desk, site, name):
+    with opened(desk, site, lab_named(name)) as bench:
+        handles = bench.node.get_by_role("slider").locator("visible=true")
+        for at in range(min(2, bench.node.locator(".handle").count())):
+            for key in ["Shift+ArrowRight", "Shift+ArrowDown", "Shift+ArrowDown"]:
+                bench.node.locator(".handle").nth(at).press(key)
+        bench.settle()
+        covered = bench.node.evaluate(
+            """lab => {
+              const boxes = kind => [...lab.shadowRoot.querySelectorAll(kind)]
+                .map(e => [e.getBoundingClientRect(), e.textContent]);
+              const marks = boxes(".plane .handle .edge, .plane > svg .star");
+              return boxes(".plane text.name").flatMap(([name, words]) => marks
+                .filter(([mark]) =>
+                  Math.min(name.right, mark.right) - Math.max(name.left, mark.left) > 4 &&
+                  Math.min(name.bottom, mark.bottom) - Math.max(name.top, mark.top) > 6)
+                .map(([mark]) => [words, mark.x, mark.y]));
+            }"""
+        )
+        assert handles.count()
+        assert covered == []
+
+
+def test_a_shared_link_that_is_played_again_says_so(desk, site):
+    lab = lab_named("playground")
+    state = lab.made().settings["state"]
+    find = next(one for one in playground.MISSIONS if one["key"] == "find")
+    state |= find["setup"] | {"mission": "find", "rounds": 10, "k": 4}
+    with opened(desk, site, lab) as bench:
+        bench.tab.evaluate("one => { location.hash = one; }", fragment(lab, state))
+        progress, status = bench.node.locator(".task .progress"), bench.node.get_by_role("status")
+        progress.get_by_text(re.compile("Playing round \\d of 10")).wait_for()
+        assert "Mission “Find k” is judged then." in progress.text_content()
+        assert status.text_content() == "Loaded. Its rounds are played."
+        bench.settle()
+        assert "Solved: 4 groups, 4 models" in progress.text_content()
+        assert status.text_content() == bench.state(), "the end is said"

@@ -294,6 +294,8 @@ def test_by_mouse(browser, site):
         moved = bench.at("model 0")
         assert moved[0] < after[0]
         assert moved[1] > after[1]
+        bench.press("Copy as Python")
+        assert not re.search(r"\.\d{4}", bench.text()), "more digits than the state has"
 
         bench.press("Undo")
         assert bench.round() == 3
@@ -337,7 +339,10 @@ def test_the_task_is_solved_by_keys_alone(browser, site):
         tab_to(bench.page, "Step")
         for _ in range(9):
             keys.press("Enter")
-        task.get_by_text("Your smallest noise: 0.6. Can you do it with less?").wait_for()
+        half = "Your smallest noise: 0.6. Can you do it with less?"
+        task.locator(".progress").get_by_text(half).wait_for()
+        assert half in task.locator("[aria-live]").text_content()
+        assert task.get_by_role("paragraph").filter(has_text=half).count() == 1  # read once
         assert "☐" in task.inner_text()
         tab_to(bench.page, "noise")
         keys.press("Home")
@@ -378,8 +383,7 @@ def test_by_finger(browser, site):
     scale = 5 / bench.lab.locator(".plane").bounding_box()["width"]
     assert bench.at("model 1") == pytest.approx([0.6 + 30 * scale, -0.2 - 60 * scale], abs=0.03)
     assert page.evaluate("scrollY") == scrolled
-    page.wait_for_timeout(500)  # or the tap would be taken for the second of two
-    bench.lab.get_by_role("button", name="Step").tap()
+    bench.lab.get_by_role("button", name="Step").tap()  # at once: no fling of the drag takes it
     bench.lab.locator("p.state", has_text=re.compile(r"^Round 1\.")).wait_for()
     assert bench.round() == 1
     context.close()

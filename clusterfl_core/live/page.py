@@ -9,14 +9,16 @@ from functools import cache
 from pathlib import Path
 
 from clusterfl_core.live import sources
+from clusterfl_core.live.fields import state
 
-__all__ = ["Laboratory", "looks", "modules", "script"]
+__all__ = ["Laboratory", "laboratory", "looks", "modules", "script"]
 
 # In this order they can stand one after another in one scope, after the engine's.
 PARTS = (
     "dom", "latest", "style", "element", "marks", "controls", "fields", "handles", "square", "run",
     "keeping", "rounds", "player", "losses", "contour", "identities", "readings", "starts",
     "address", "sharing", "task", "sentences", "worker", "chart", "pad", "laboratory", "splitting",
+    "labels",
 )  # fmt: skip
 HERE = Path(__file__).parent
 NAMES = {  # of the marks, as they are spoken
@@ -58,6 +60,37 @@ class Laboratory:
             f'<script data-cfl="{self.name}">{script(self.name)}</script>\n'
             f'<cfl-{self.name} settings="{settings}">{still}</cfl-{self.name}>'
         )
+
+
+def laboratory(name, fields, sentence, still, *, task, **given):
+    """A laboratory whose first state was looked at and is said in a sentence.
+
+    Parameters
+    ----------
+    name : str
+        Of the custom element.
+    fields : dict
+        The table of its state.
+    sentence : str
+        What it is; names in braces stand for entries of the state, as in ``str.format``.
+    still : callable
+        From the state to the still picture.
+    task : str
+        What to try, or nothing.
+    **given
+        The state, entry by entry.
+
+    Returns
+    -------
+    Laboratory
+
+    Raises
+    ------
+    ValueError
+        If an entry is outside what the laboratory can show.
+    """
+    now = state(fields, **given)
+    return Laboratory(name, {"state": now, "task": task}, sentence.format(**now), still(now))
 
 
 @cache

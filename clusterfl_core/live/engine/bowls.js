@@ -45,13 +45,13 @@ export function make_bowls(given) {
 }
 
 // Where FedAvg on linear clients of two numbers comes to rest after `steps` local steps of `step_size`
-// a round: the clients' updates -(1 - (1 - gamma A_i)^tau)(theta - c_i) sum to zero, each weighted by
+// a round: the clients' updates -(1 - (1 - eta A_i)^tau)(theta - c_i) sum to zero, each weighted by
 // its points. With one step that is the minimum of the mean loss.
 export function resting_point(world, bottoms, { steps, step_size }) {
   const left = [0, 0, 0, 0];
   const side = [0, 0];
   world.clients.forEach((client, i) => {
-    const rest = [1, 0, 0, 1]; // (1 - gamma A)^tau, A = 2 X'X / n
+    const rest = [1, 0, 0, 1]; // (1 - eta A)^tau, A = 2 X'X / n
     const one = client.xx.map((value, at) => Number(at % 3 === 0) - 2 * step_size * value);
     for (let step = 0; step < steps; step++) {
       const [a, b, c, d] = rest;

@@ -7,6 +7,11 @@ const [SETTLED, ENOUGH, SHARED] = [10, 150, 0.5]; // rounds, models moved, share
 const [LITTLE, LARGE, SQUARES] = [0.02, 0.05, 6];
 const percent = (value) => `${(100 * value).toFixed(1)} %`;
 
+const best_but = (without, frame) =>
+  RIVALS.filter((name) => !without.includes(name)).reduce((one, other) =>
+    frame[other].mean > frame[one].mean ? other : one,
+  );
+
 // The clients of each group (liars last), and those of them that follow each model.
 function followers(clusters, chosen) {
   return range(Math.max(...clusters) + 1).map((group) => {
@@ -48,24 +53,21 @@ const JUDGES = {
   },
 
   together({ state, frame }) {
-    const rivals = RIVALS.filter((name) => !["FedAvg", "CFL"].includes(name));
-    const best = Math.max(...rivals.map((name) => frame[name].mean));
-    const lead = frame.FedAvg.mean - best;
+    const best = best_but(["FedAvg", "CFL"], frame);
+    const lead = frame.FedAvg.mean - frame[best].mean;
     const words =
       `one model for all reads ${percent(frame.FedAvg.mean)}, ` +
-      `the best of the others ${percent(best)}`;
+      `the best of the others, ${best}, ${percent(frame[best].mean)}`;
     if (state.angle < 15) return [`${words}, but the groups differ by ${state.angle}° only`, false];
     return [words, lead >= LARGE];
   },
 
   alone({ frame }) {
-    const best = Math.max(
-      ...RIVALS.filter((name) => name !== "LocalOnly").map((name) => frame[name].mean),
-    );
-    const own = frame.LocalOnly.mean;
+    const best = best_but(["LocalOnly"], frame);
+    const [own, other] = [frame.LocalOnly.mean, frame[best].mean];
     return [
-      `alone ${percent(own)}, the best of the others ${percent(best)}`,
-      own - best >= LITTLE && own >= 0.8,
+      `alone ${percent(own)}, the best of the others, ${best}, ${percent(other)}`,
+      own - other >= LITTLE && own >= 0.8,
     ];
   },
 

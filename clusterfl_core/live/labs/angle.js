@@ -244,6 +244,8 @@ laboratory("angle", {
   first: () => null,
   next: (state, before) => worker.ask({ state, round: (before?.round ?? 0) + 1 }),
   rest: (state) => state.rounds >= 15,
+  waiting: ({ rounds }, path) =>
+    path.length < rounds ? `Playing round ${path.length} of ${rounds} …` : null,
   compute: (_, path) => path.at(-1),
   told({ angle, k, rounds }, found) {
     const now = rounds ? "The rounds are played again." : "Press Play.";
@@ -284,9 +286,11 @@ laboratory("angle", {
       `wins at ${lost.length ? lost.map((a) => `${a}°`).join(", ") : "no angle yet"}.`;
     if (near && near[0] <= NEAR)
       return [`Solved: groups win at ${near[1]}°, one model at ${near[2]}°.`, true];
+    const parts = [memory.won.length && "won", memory.lost.length && "lost"].filter(Boolean);
     return [
       `${seen(memory)} Judged after round ${ENOUGH}, with images, models and start as they are.`,
       false,
+      parts.join() || null,
     ];
   },
   build(lab) {

@@ -1,7 +1,7 @@
 """The angle dial: digits in two groups, one of them turned; IFCA, FedAvg and training alone."""
 
-from clusterfl_core.live.fields import Number, Whole, state
-from clusterfl_core.live.page import Laboratory
+from clusterfl_core.live.fields import Number, Whole
+from clusterfl_core.live.page import laboratory
 
 __all__ = ["FIELDS", "angle"]
 
@@ -40,15 +40,16 @@ def angle(angle=90, *, points=40, k=2, seed=1, task=""):
     ValueError
         If a setting is outside what the laboratory can show.
     """
-    now = state(FIELDS, angle=angle, points=points, k=k, seed=seed, rounds=0)
-    sentence = f"The angle dial: six clients see digits upright, six turned by {angle:g} degrees."
-    return Laboratory("angle", {"state": now, "task": task}, sentence, _still(angle))
+    words = "The angle dial: six clients see digits upright, six turned by {angle:g} degrees."
+    own = {"angle": angle, "points": points, "k": k, "seed": seed, "rounds": 0}
+    return laboratory("angle", FIELDS, words, _still, task=task, **own)
 
 
-def _still(degrees):
+def _still(now):
     from clusterfl_core import figures  # slow to import
     from clusterfl_core.live import replay
 
+    degrees = now["angle"]
     shown = replay.digits(clusters=2, clients=1, points=4, angle=degrees).train.x
     words = f"Digits upright, and turned by {degrees:g} degrees."
     panel = figures.panel(words, width=195)

@@ -2,7 +2,7 @@
 
 import { begin } from "../engine/lab.js";
 import { norm } from "../engine/contract.js";
-import { digits, svg } from "../parts/dom.js";
+import { digits, kept_number, svg } from "../parts/dom.js";
 import { make_identities } from "../parts/identities.js";
 import { laboratory } from "../parts/laboratory.js";
 import {
@@ -29,8 +29,8 @@ const median_length = (rows) => {
   return lengths[(lengths.length - 1) >> 1];
 };
 
-// What arrives at the server in a round: the liar's lie, and all clipped, if that is wanted.
-function altered({ lie, arrow, clip }, updates, { round, assignments }) {
+// What the liar sends in a round.
+function lie_in({ lie, arrow }, updates, round) {
   const [x, y] = arrow[0];
   const turned = [
     [x, y],
@@ -44,8 +44,15 @@ function altered({ lie, arrow, clip }, updates, { round, assignments }) {
     spin: turned,
     flip: updates[LIAR].map((value) => -value),
   };
-  const sent = updates.map((update, i) => Float64Array.from(i === LIAR ? lies[lie] : update));
-  if (!clip) return sent;
+  return Float64Array.from(lies[lie]);
+}
+
+// What arrives at the server in a round: the lie among the others, and all clipped, if that is wanted.
+function altered(state, updates, { round, assignments }) {
+  const sent = updates.map((update, i) =>
+    i === LIAR ? lie_in(state, updates, round) : Float64Array.from(update),
+  );
+  if (!state.clip) return sent;
   return sent.map((update, i) => {
     const most = median_length(sent.filter((_, j) => assignments[j] === assignments[i]));
     const length = norm(update);
@@ -85,12 +92,21 @@ function python_of({ lie, arrow, clip, rounds, ...state }) {
     `cfl = cf.CFL(cf.models.LinearRegression(2), ${eps1}, ${eps2}, ${gamma_max}, cf.LocalSGD(${steps}, ${step_size}))`,
     `cfl = replay.replayed(cfl, models=${rows(start)})`,
     "state = cfl.init(federation, 0)",
-    `for t in range(${Math.max(1, rounds)}):`,
+    "",
+    "",
+    "def sent(state, t):  # to the server",
     "    replies = cfl.client_step(cfl.plan(state), federation.train)",
     "    rows = replies.bank.flatten()",
     ...(lie === "honest" ? [] : PYTHON_LIES[lie](arrow[0])),
+    `    lie = float(rows[${LIAR}].norm())`,
     ...(clip ? cut : []),
-    "    state = cfl.absorb(state, [replace(replies, bank=replies.bank.unflatten(rows))])",
+    "    return replace(replies, bank=replies.bank.unflatten(rows)), lie",
+    "",
+    "",
+    `for t in range(${Math.max(1, rounds)}):`,
+    "    state = cfl.absorb(state, [sent(state, t)[0]])",
+    "replies, lie = sent(state, state.round)",
+    `print(lie, float(replies.bank.flatten()[${LIAR}].norm()))`,
     "own = state.bank.flatten()[state.assignments]",
     "x, y = federation.train.x, federation.train.y",
     `losses = ((y - (x * own[:, None]).sum(2)) ** 2).mean(1)[:${LIAR}]  # of the honest`,
@@ -113,7 +129,11 @@ laboratory("attack", {
   compute(state, path) {
     const run = path.at(-1);
     const { assignments, bank } = run.state;
-    const looked = looked_into(run, (updates, now) => altered(state, updates, now));
+    let lie = null;
+    const looked = looked_into(run, (updates, now) => {
+      lie = norm(lie_in(state, updates, now.round));
+      return altered(state, updates, now);
+    });
     const losses = run.world.clients
       .slice(0, LIAR)
       .map((client, i) => run.world.model.loss(bank[assignments[i]], client));
@@ -121,6 +141,8 @@ laboratory("attack", {
       ...looked,
       ...judged(assignments.slice(0, LIAR), true_groups(state).slice(0, LIAR)),
       beside: assignments.filter((row, i) => i !== LIAR && row === assignments[LIAR]).length,
+      lie,
+      heard: norm(looked.updates[LIAR]), // as long as the server lets it be
       without: length_of_mean(looked.updates.slice(0, LIAR)),
       mean: losses.reduce((sum, one) => sum + one, 0) / LIAR,
       worst: Math.max(...losses),
@@ -128,7 +150,7 @@ laboratory("attack", {
   },
   rest: (state, _, path) =>
     (path.length > LONG && unsplit(path)) || state.rounds >= TABLE.rounds.high,
-  told({ lie }, { groups, torn, exact, beside }, path) {
+  told({ lie }, { groups, torn, exact, beside, ...sent }, path) {
     const many = groups.length === 1 ? "one group" : `${groups.length} groups`;
     const right = exact
       ? " The honest clients are in their true groups."
@@ -138,9 +160,15 @@ laboratory("attack", {
     const who = lie === "honest" ? "Client 11" : "The liar";
     const company = beside === 1 ? "1 other client" : `${beside} other clients`;
     const where = beside ? `is with ${company}` : "is alone";
-    return `Round ${path.length - 1}, ${many}: ${verdicts(groups)}.${right} ${who} ${where}.`;
+    const clipped = sent.heard < sent.lie ? `, clipped to ${digits(sent.heard)}` : "";
+    return (
+      `Round ${path.length - 1}, ${many}: ${verdicts(groups)}.${right} ${who} ${where} and sends an ` +
+      `arrow ${digits(sent.lie)} long${clipped}.`
+    );
   },
-  readings: (_, { groups, mean, worst }) => [
+  readings: (_, { groups, mean, worst, lie, heard }) => [
+    ["length that client 11 sends", lie, 3],
+    ["length that the server takes", heard, 3],
     ["groups", groups.length, 0],
     ["mean loss of the honest", mean, 4],
     ["loss of the worst honest", worst, 4],
@@ -156,11 +184,13 @@ laboratory("attack", {
       return blocked && lie !== "honest" && !clip
         ? [`Only the liar keeps the mean long. Does it last for ${LONG} rounds? Play on.`, false]
         : ["No veto yet: the mean of the honest is long, or the group was split.", false];
-    if (!clip) return ["A veto: one client, and nobody is ever split. Now clip.", false];
-    if (lie === "honest") return ["An honest client needs no clipping. Let it lie again.", false];
+    const part = "veto";
+    if (!clip) return ["A veto: one client, and nobody is ever split. Now clip.", false, part];
+    if (lie === "honest")
+      return ["An honest client needs no clipping. Let it lie again.", false, part];
     if (exact && unsplit(path))
       return ["Solved: clipped, the same lie stops nothing; all honest clients are at home.", true];
-    return ["Clipped. Do the honest clients find their groups? Play on.", false];
+    return ["Clipped. Do the honest clients find their groups? Play on.", false, part];
   },
   build(lab) {
     const liar_handle = ({ state, path }) => {
@@ -177,11 +207,15 @@ laboratory("attack", {
           moved: (at, begins) =>
             lab.change(
               {
-                arrow: [at.map((value, a) => Math.max(-2.5, Math.min(2.5, value - theta[a])))],
+                arrow: [
+                  at.map((value, a) => kept_number(Math.max(-2.5, Math.min(2.5, value - theta[a])))),
+                ],
               },
               begins,
             ),
-          said: `the lie goes ${digits(arrow[0], 2)} across, ${digits(arrow[1], 2)} up`,
+          said:
+            `the lie goes ${digits(arrow[0], 2)} across, ${digits(arrow[1], 2)} up, ` +
+            `and is ${digits(norm(arrow), 2)} long`,
           pressed: ([right, up], far) => {
             const by = far ? 0.5 : 0.1;
             const limited = (value) => Math.max(-2.5, Math.min(2.5, Math.round(value * 100) / 100));

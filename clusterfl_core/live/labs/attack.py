@@ -1,8 +1,8 @@
 """The attacker's arrow: one of twelve clients sends to CFL's server whatever it likes."""
 
-from clusterfl_core.live.fields import Choice, Flag, Rows, state
+from clusterfl_core.live.fields import Choice, Flag, Rows
 from clusterfl_core.live.labs.server import CENTERS, SPLITTING, still
-from clusterfl_core.live.page import Laboratory
+from clusterfl_core.live.page import laboratory
 
 __all__ = ["FIELDS", "attack"]
 
@@ -60,7 +60,6 @@ def attack(
     """
     tests = {"eps1": eps1, "eps2": eps2, "gamma_max": gamma_max}
     liar = {"lie": lie, "arrow": [arrow], "clip": clip}
-    local = {"steps": 5, "step_size": 0.1, "stretch": 1.5}
-    now = state(FIELDS, **tests, **local, **liar, centers=centers, start=[start], rounds=0)
-    sentence = "The attacker's arrow: CFL splits twelve clients, one of which may lie."
-    return Laboratory("attack", {"state": now, "task": task}, sentence, still(now))
+    own = {"steps": 5, "step_size": 0.1, "stretch": 1.5, "centers": centers, "start": [start]}
+    words = "The attacker's arrow: CFL splits twelve clients, one of which may lie."
+    return laboratory("attack", FIELDS, words, still, task=task, **tests, **liar, **own, rounds=0)

@@ -1,12 +1,15 @@
 // Balance the arrows: how near to each other can directions stand that sum to zero?
 
 import { cosine_similarity, cross_similarity, optimal_bipartition } from "../engine/similarity.js";
+import { range } from "../engine/random.js";
 import { digits, listed, svg } from "../parts/dom.js";
+import { circles, freest } from "../parts/labels.js";
 import { laboratory } from "../parts/laboratory.js";
 import { colour_of, group_mark } from "../parts/marks.js";
 import { make_square } from "../parts/square.js";
 
 const EDGE = 1.45; // of the picture; the circle has radius 1
+const NAME_FAR = 31; // pixels from an arrow's mark to its name
 const NEAR = 2; // degrees above the bound that count as reaching it
 const SEEN =
   "Thin: directions on a circle. Thick: arrows as long as their weights, the longest drawn whole " +
@@ -102,6 +105,12 @@ function looked_at({ k, angles }) {
   };
 }
 
+// The pixel where the name of an arrow has its middle, beyond its mark and the tree.
+function named_at([x, y], angle) {
+  const [right, up] = towards(angle, NAME_FAR);
+  return [x + right, y - up];
+}
+
 function drawn(
   { size, at, line },
   { own, arrows, tree, balanced, weights, omega, middle, halves },
@@ -160,8 +169,22 @@ function drawn(
           }),
         ]),
     (([j, , gap]) => {
-      const [x, y] = place(own[j] + gap / 2, 1.3);
-      return svg("text", { x, y: y + 4, "text-anchor": "middle" }, `ω ${digits(omega, 0)}°`);
+      const words = `ω ${digits(omega, 0)}°`;
+      const marks_there = [
+        ...circles(arrows.map(at), 11),
+        ...circles(own.map((angle) => named_at(place(angle, 1), angle)), 8),
+      ];
+      const arcs = tree.flatMap(([one, , wide]) =>
+        range(25).map((s) => place(own[one] + (s * wide) / 24, 1.16)),
+      );
+      const places = [0.5, 0.4, 0.6, 0.3, 0.7, 0.2, 0.8].flatMap((part) =>
+        [1.33, 1.02, 0.85].map((far) => {
+          const [x, y] = place(own[j] + part * gap, far);
+          return [x, y + 4, "middle"];
+        }),
+      );
+      const taken = [...marks_there, ...circles(arcs, 3)];
+      return svg("text", freest(places, words, taken, size), words);
     })(tree[0]),
   ];
   const label =
@@ -215,6 +238,7 @@ laboratory("balance", {
     return [
       `They balance; the best cut is ${far}. Nearest so far: ${digits(memory.least, 1)}°.`,
       false,
+      "balanced",
     ];
   },
   build(lab) {
@@ -228,16 +252,18 @@ laboratory("balance", {
       const mark = found.halves[0].includes(j) ? 0 : 1;
       return {
         key: `${j}`,
-        look: `${mark}`,
+        look: `${mark} ${angle}`,
         name: `arrow ${j}`,
         at: towards(angle),
-        draw: (x, y) =>
-          svg(
+        draw(x, y) {
+          const [left, base] = named_at([x, y + 5], angle);
+          return svg(
             "g",
             {},
             group_mark(mark, x, y, 10, { fill: colour_of(mark), class: "edge" }),
-            svg("text", { x: x + 12, y: y - 7, class: "name" }, `${j}`),
-          ),
+            svg("text", { x: left, y: base, class: "name", "text-anchor": "middle" }, `${j}`),
+          );
+        },
         moved: (at, begins) => to(Math.round(degrees_of(at)), begins),
         pressed: ([right, up], far) => to(angle - (far ? 10 : 1) * (right - up), true),
         range: [-180, 180, angle],

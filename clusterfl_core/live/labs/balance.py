@@ -2,8 +2,8 @@
 
 import math
 
-from clusterfl_core.live.fields import Numbers, Whole, state
-from clusterfl_core.live.page import Laboratory
+from clusterfl_core.live.fields import Numbers, Whole
+from clusterfl_core.live.page import laboratory
 
 __all__ = ["FIELDS", "balance"]
 
@@ -35,14 +35,14 @@ def balance(angles=(90, 162, -126, -54, 18, 126), *, k=5, task=""):
     ValueError
         If a setting is outside what the laboratory can show.
     """
-    settings = {"state": state(FIELDS, k=k, angles=angles), "task": task}
-    sentence = f"Balance the arrows: {k} directions on a circle, and the best cut between them."
-    return Laboratory("balance", settings, sentence, _still(angles[:k]))
+    words = "Balance the arrows: {k} directions on a circle, and the best cut between them."
+    return laboratory("balance", FIELDS, words, _still, task=task, k=k, angles=angles)
 
 
-def _still(angles):
+def _still(now):
     from clusterfl_core import figures  # slow to import
 
+    angles = now["angles"][: now["k"]]
     tips = [(math.cos(math.radians(a)), math.sin(math.radians(a))) for a in angles]
     panel = figures.panel(f"A circle with {len(angles)} arrows.", width=200)
     return panel.circles([(0, 0)], 1, "ink").arrows(tips).bare()._repr_html_()

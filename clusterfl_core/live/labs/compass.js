@@ -3,9 +3,10 @@
 import { range, stream } from "../engine/random.js";
 import { contour } from "../parts/contour.js";
 import { digits, svg } from "../parts/dom.js";
+import { beside, circles, freest } from "../parts/labels.js";
 import { laboratory } from "../parts/laboratory.js";
 import { latest } from "../parts/latest.js";
-import { colour_of, model_mark, truth_mark } from "../parts/marks.js";
+import { colour_of, cross_mark, truth_mark } from "../parts/marks.js";
 import { make_square } from "../parts/square.js";
 
 const EDGE = 1.5;
@@ -188,23 +189,31 @@ function tints({ size, at }, { lines, shades }) {
           .join(""),
       }),
     ),
-    ...lines
-      .filter(([level, pieces]) => NAMED.includes(level) && pieces.length)
-      .map(([level, pieces]) => {
-        const lowest = pieces.reduce((best, one) => (one[0][1] < best[0][1] ? one : best));
-        const [x, y] = at(lowest[0]);
-        return svg(
-          "text",
-          {
-            class: "name",
-            x: Math.max(24, Math.min(size - 24, x)),
-            y: Math.min(size - 5, y + 13),
-            "text-anchor": "middle",
-          },
-          `${digits(100 * level, 0)} %`,
-        );
-      }),
   ];
+}
+
+// The names of models and lines, none on a mark. The lowest place of a line comes first.
+function names_on({ size, at }, { models }, { lines }) {
+  const [spots, stars] = [models, TRUTHS].map((some) => some.map(at));
+  const taken = [...circles(spots, 12), ...circles(stars, 13)];
+  const name = (words, place) => {
+    const wide = 4 * words.length;
+    const sign = { start: 1, middle: 0, end: -1 }[place["text-anchor"]];
+    taken.push({ x: place.x + sign * wide, y: place.y - 4, r: wide });
+    return svg("text", { class: "name", ...place }, words);
+  };
+  const numbers = spots.map((spot, j) => name(`${j}`, beside(spot, 11, `${j}`, taken, size)));
+  const levels = lines
+    .filter(([level, pieces]) => NAMED.includes(level) && pieces.length)
+    .map(([level, pieces]) => {
+      const words = `${digits(100 * level, 0)} %`;
+      const places = pieces
+        .map(([end]) => at(end))
+        .sort((one, other) => other[1] - one[1])
+        .map(([x, y]) => [x, y + 13, "middle"]);
+      return name(words, freest(places, words, taken, size));
+    });
+  return [...levels, ...numbers];
 }
 
 // Grey and lines change less often than what lies on them: they are drawn anew where they do.
@@ -242,6 +251,7 @@ function map_drawn({ size, at, line }, { state, found }, tinted) {
       }),
     ),
     ...TRUTHS.map((truth, j) => truth_mark(j, ...at(truth), 13)),
+    ...names_on({ size, at }, state, found),
   ];
   return {
     label:
@@ -364,7 +374,7 @@ laboratory("compass", {
             key: `${j}`,
             name: ["right model", "wrong model"][j],
             at,
-            draw: (x, y) => model_mark(j, x, y, 10),
+            draw: (x, y) => cross_mark(j, x, y, 10),
             moved: (place, begins) =>
               lab.change({ models: state.models.map((one, i) => (i === j ? place : one)) }, begins),
           })),

@@ -1,7 +1,7 @@
 """Wrong-choice compass: how often a client of IFCA prefers the wrong model (chapter 5, (5.3))."""
 
-from clusterfl_core.live.fields import Choice, Number, Rows, Whole, state
-from clusterfl_core.live.page import Laboratory
+from clusterfl_core.live.fields import Choice, Number, Rows, Whole
+from clusterfl_core.live.page import laboratory
 
 __all__ = ["FIELDS", "compass"]
 
@@ -41,17 +41,14 @@ def compass(models=((0.0, 0.4), (0.6, 0.0)), *, noise=1.0, points=20, moved="0",
     ValueError
         If a setting is outside what the laboratory can show.
     """
-    first = state(FIELDS, noise=noise, points=points, moved=moved, models=models)
-    sentence = (
-        f"Wrong-choice compass: a client with {points} points chooses between two models around "
-        "its truth."
-    )
-    return Laboratory("compass", {"state": first, "task": task}, sentence, _still(first["models"]))
+    words = "Wrong-choice compass: a client with {points} points chooses between two models."
+    own = {"noise": noise, "points": points, "moved": moved, "models": models}
+    return laboratory("compass", FIELDS, words, _still, task=task, **own)
 
 
-def _still(models):
+def _still(now):
     from clusterfl_core import figures  # slow to import
 
     alt = "Two true models, one at the origin, and two guessed models near them."
     panel = figures.panel(alt, width=200, xlim=(-1.5, 1.5), ylim=(-1.5, 1.5))
-    return panel.plane([(0, 0), (1, 0)], models).bare()._repr_html_()
+    return panel.plane([(0, 0), (1, 0)], now["models"]).bare()._repr_html_()

@@ -212,21 +212,24 @@ laboratory("deadline", {
         `${now}. Lost is: group 0 at most ${digits(GOAL.near, 1)}, group 1 at least ${GOAL.lost}.`,
         false,
       ];
+    const part = "lost";
     const limit = `the deadline at most ${digits(lost.deadline)}`;
     if (!same_clients(state, lost))
       return [
         `Group 1 was lost with other clients: quick ${digits(lost.quick)}, slow ` +
           `${digits(lost.slow)}, ${lost.linked} slow in group 1, luck ${digits(lost.luck)}.`,
         false,
+        part,
       ];
     if (state.deadline > lost.deadline)
-      return [`Group 1 was lost. ${now}, but keep ${limit}.`, false];
+      return [`Group 1 was lost. ${now}, but keep ${limit}.`, false, part];
     if (far.every((one) => one <= GOAL.near))
       return [`Solved: lost, and won back. ${now}, with ${limit}.`, true];
     return [
       `Group 1 was lost. ${now}; won back is at most ${digits(GOAL.near, 1)} for both, ` +
         `with the same clients and ${limit}.`,
       false,
+      part,
     ];
   },
   build(lab) {

@@ -9,8 +9,8 @@ from clusterfl_core.algorithms.fedavg import FedAvg
 from clusterfl_core.algorithms.ifca import IFCA
 from clusterfl_core.contract import Replies
 from clusterfl_core.live import replay
-from clusterfl_core.live.fields import Choice, Flag, Number, Whole, state
-from clusterfl_core.live.page import Laboratory
+from clusterfl_core.live.fields import Choice, Flag, Number, Whole
+from clusterfl_core.live.page import laboratory
 from clusterfl_core.live.random import stream
 from clusterfl_core.models import LinearRegression
 from clusterfl_core.solvers import LocalSGD
@@ -65,15 +65,13 @@ def deadline(deadline=8, *, quick=2, slow=6, linked=2, luck=0.2, models="one", l
     ValueError
         If a setting is outside what the laboratory can show.
     """
-    found = state(
-        FIELDS, deadline=deadline, quick=quick, slow=slow, linked=linked, luck=luck,
-        models=models, late=late,
-    )  # fmt: skip
-    sentence = (
+    words = (
         f"Deadline: two groups of {EACH} clients, {EACH} clients are slow, and the server waits "
-        f"{deadline:g} seconds for a round."
+        "{deadline:g} seconds for a round."
     )
-    return Laboratory("deadline", {"state": found, "task": task}, sentence, _still(found))
+    own = {"quick": quick, "slow": slow, "linked": linked, "luck": luck, "models": models}
+    own |= {"deadline": deadline, "late": late}
+    return laboratory("deadline", FIELDS, words, _still, task=task, **own)
 
 
 def needed(quick, slow, linked, luck, round):

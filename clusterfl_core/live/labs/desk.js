@@ -389,9 +389,14 @@ laboratory("desk", {
       return [
         "Broken, and mended by two borders. Now break it so that two borders fail as well.",
         false,
+        "mended",
       ];
     if (memory.lost)
-      return ["Broken, and two borders fail as well. Now break it so that they mend it.", false];
+      return [
+        "Broken, and two borders fail as well. Now break it so that they mend it.",
+        false,
+        "lost",
+      ];
     return [
       `One border reads ${digits(100 * one, 0)} % right; broken means at most ${100 * FAILS} %.`,
       false,

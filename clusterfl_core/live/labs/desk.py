@@ -5,8 +5,8 @@ from functools import cache
 import numpy as np
 
 from clusterfl_core import data
-from clusterfl_core.live.fields import Flag, Number, state
-from clusterfl_core.live.page import Laboratory
+from clusterfl_core.live.fields import Flag, Number
+from clusterfl_core.live.page import laboratory
 
 __all__ = ["FIELDS", "desk", "given"]
 
@@ -65,15 +65,15 @@ def desk(label=0.0, feature=0.0, conflict=0.0, *, cameras=False, task=""):
     ValueError
         If a setting is outside what the laboratory can show.
     """
-    first = state(FIELDS, label=label, feature=feature, conflict=conflict, cameras=cameras)
-    sentence = (
-        f"Mixing desk: eight clients with label skew {label:g}, feature skew {feature:g} and "
-        f"conflict {conflict:g}, and the arrows of their updates."
+    words = (
+        "Mixing desk: eight clients with label skew {label:g}, feature skew {feature:g} and "
+        "conflict {conflict:g}, and the arrows of their updates."
     )
-    return Laboratory("desk", {"state": first, "task": task}, sentence, _still())
+    own = {"label": label, "feature": feature, "conflict": conflict, "cameras": cameras}
+    return laboratory("desk", FIELDS, words, _still, task=task, **own)
 
 
-def _still():
+def _still(_):
     from clusterfl_core import figures  # slow to import
 
     table = given()

@@ -2,7 +2,9 @@
 
 import { BOWLS, make_bowls, resting_point } from "../engine/bowls.js";
 import { FedAvg } from "../engine/fedavg.js";
+import { range } from "../engine/random.js";
 import { digits, svg } from "../parts/dom.js";
+import { beside, circles } from "../parts/labels.js";
 import { laboratory } from "../parts/laboratory.js";
 import { colour_of, group_mark, spoken_mark, star_mark } from "../parts/marks.js";
 import { engine_rounds } from "../parts/rounds.js";
@@ -44,8 +46,20 @@ function drawn({ size, at, within, line }, { state, found, path }) {
       "stroke-width": state.chosen === `${i}` ? 2.2 : 1.2,
     });
   };
-  const named = ([x, y], words, up) => svg("text", { x: x + 13, y: y + up, class: "name" }, words);
   const [best, rest, now] = [found.best, found.rest, models.at(-1)].map((one) => at(within(one)));
+  const way = models.map(at).flatMap(([x, y], t, all) => {
+    const [u, v] = all[Math.max(0, t - 1)];
+    return range(8).map((part) => [x + (part * (u - x)) / 8, y + (part * (v - y)) / 8]);
+  });
+  const bottoms = [...state.centers, state.start[0]].map(at);
+  const taken = [
+    ...circles(bottoms, 11),
+    ...circles([best, rest], 13),
+    ...circles([now], 6),
+    ...circles(way, 3),
+  ];
+  const named = (spot, words) =>
+    svg("text", { class: "name", ...beside(spot, 12, words, taken, size) }, words);
   return {
     label:
       `Plane of models: four bowls; the best model at ${digits(found.best[0])}, ` +
@@ -61,8 +75,8 @@ function drawn({ size, at, within, line }, { state, found, path }) {
       svg("circle", { class: "star", cx: rest[0], cy: rest[1], r: 9 }),
       svg("circle", { cx: now[0], cy: now[1], r: 5, fill: "currentColor" }),
       ...(apart(best, rest) > 26
-        ? [named(best, "best", -6), named(rest, "rest", 14)]
-        : [named(best, "best and rest", -6)]),
+        ? [named(best, "best"), named(rest, "rest")]
+        : [named(best, "best and rest")]),
     ],
   };
 }
@@ -97,17 +111,23 @@ laboratory("drift", {
     ]),
   task({ steps, centers }, found, _, memory) {
     if (found.apart >= FAR) memory.far = true;
+    const part = memory.far ? "far" : null;
     const widest = Math.max(...centers.flatMap((a) => centers.map((b) => apart(a, b))));
     if (!memory.far)
       return [`Rest and best are ${digits(found.apart)} apart, not yet ${digits(FAR, 1)}.`, false];
     if (steps < MANY)
-      return [`They were ${digits(FAR, 1)} apart. Now at least ${MANY} local steps.`, false];
+      return [`They were ${digits(FAR, 1)} apart. Now at least ${MANY} local steps.`, false, part];
     if (widest < APART)
-      return [`Bottoms in one place are no art: keep two of them at least ${APART} apart.`, false];
+      return [
+        `Bottoms in one place are no art: keep two of them at least ${APART} apart.`,
+        false,
+        part,
+      ];
     if (found.apart >= NEAR)
       return [
         `They were ${digits(FAR, 1)} apart; now they are ${digits(found.apart)}. Bring them together.`,
         false,
+        part,
       ];
     return [
       `Solved: ${steps} local steps, bottoms up to ${digits(widest, 1)} apart, and FedAvg rests at the best model.`,

@@ -1,7 +1,7 @@
 """Where does FedAvg come to rest? Four clients whose losses are bowls."""
 
-from clusterfl_core.live.fields import Choice, Number, Numbers, Rows, Whole, state
-from clusterfl_core.live.page import Laboratory
+from clusterfl_core.live.fields import Choice, Number, Numbers, Rows, Whole
+from clusterfl_core.live.page import laboratory
 
 __all__ = ["FIELDS", "drift"]
 
@@ -60,9 +60,8 @@ def drift(
     """
     shapes = {"centers": centers, "stretch": stretch, "turn": turn, "pairs": pairs}
     run = {"start": [start], "steps": steps, "step_size": step_size, "rounds": 0}
-    settings = {"state": state(FIELDS, chosen="0", **shapes, **run), "task": task}
-    sentence = f"Drift: FedAvg on {CLIENTS} bowls, and the point where it comes to rest."
-    return Laboratory("drift", settings, sentence, _still(settings["state"]))
+    words = f"Drift: FedAvg on {CLIENTS} bowls, and the point where it comes to rest."
+    return laboratory("drift", FIELDS, words, _still, task=task, chosen="0", **shapes, **run)
 
 
 def _still(now):

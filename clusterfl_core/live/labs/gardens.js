@@ -6,7 +6,7 @@ import { make_linear } from "../engine/linear.js";
 import { step } from "../engine/loop.js";
 import { best_matching } from "../engine/solve.js";
 import { button } from "../parts/controls.js";
-import { digits, svg } from "../parts/dom.js";
+import { digits, kept_number, svg } from "../parts/dom.js";
 import { make_identities } from "../parts/identities.js";
 import { laboratory } from "../parts/laboratory.js";
 import { colour_of, group_mark, ink_on } from "../parts/marks.js";
@@ -248,10 +248,9 @@ laboratory("gardens", {
         const ends = heights.map((one, e) => (e === end ? height : one));
         const line = [(ends[1] - ends[0]) / (2 * HOLD), (ends[0] + ends[1]) / 2];
         const { low, high } = TABLE.lines;
-        const kept_in = line.map(
-          (one) => Math.round(1e3 * Math.max(low, Math.min(high, one))) / 1e3,
+        const lines = found.lines.map((own, i) =>
+          (i === j ? line : own).map((one) => kept_number(Math.max(low, Math.min(high, one)))),
         );
-        const lines = found.lines.map((own, i) => (i === j ? kept_in : own));
         lab.change({ lines, rounds: 0 }, begins);
       };
       const where = side < 0 ? "cold" : "warm";

@@ -1,7 +1,7 @@
 """Gardens: EM on eighteen clients of three hidden groups, from soft to hard (chapter 3)."""
 
-from clusterfl_core.live.fields import Number, Rows, Whole, state
-from clusterfl_core.live.page import Laboratory
+from clusterfl_core.live.fields import Number, Rows, Whole
+from clusterfl_core.live.page import laboratory
 
 __all__ = ["FIELDS", "gardens", "given"]
 
@@ -54,18 +54,16 @@ def gardens(lines=CROWDED, *, points=3, heat=0.0, kept=1.0, seed=5, rounds=0, ta
     ValueError
         If a setting is outside what the laboratory can show.
     """
-    first = state(
-        FIELDS, points=points, heat=heat, kept=kept, seed=seed, lines=lines, rounds=rounds
-    )
-    sentence = f"Gardens: EM fits three lines to eighteen clients with {points} points each."
-    return Laboratory("gardens", {"state": first, "task": task}, sentence, _still(first["lines"]))
+    words = "Gardens: EM fits three lines to eighteen clients with {points} points each."
+    own = {"points": points, "heat": heat, "kept": kept, "seed": seed, "lines": lines}
+    return laboratory("gardens", FIELDS, words, _still, task=task, **own, rounds=rounds)
 
 
-def _still(lines):
+def _still(now):
     from clusterfl_core import figures  # slow to import
 
     alt = "Three lines over warmth and growth."
     panel = figures.panel(alt, width=200, xlim=(-1.5, 1.5), ylim=(-3, 3), x="warmth", y="growth")
-    for j, (slope, height) in enumerate(lines):
+    for j, (slope, height) in enumerate(now["lines"]):
         panel.spread([-1.5, 1.5], [height - 1.5 * slope, height + 1.5 * slope], like=j)
     return panel._repr_html_()

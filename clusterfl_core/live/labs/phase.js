@@ -341,6 +341,11 @@ laboratory("phase", {
   first: () => ({ draws: 0, sums: cells.map(() => zeros(METHODS.length)) }),
   next: (state, frame) => one_more(state, frame),
   rest: (state) => state.rounds >= TABLE.rounds.high,
+  rewinds: false, // to an empty map
+  waiting: ({ rounds }, path) =>
+    path.length === 1 || path.length < rounds
+      ? `A new map: ${path.length - 1} of ${rounds} draws. It is judged when it is drawn.`
+      : null,
   told({ column, row }, { good, draws, here }) {
     const where = `${POINTS[column]} points a client, groups ${digits(DISTANCES[row])} apart`;
     if (!draws) return `${where}. No draw yet.`;
@@ -378,8 +383,9 @@ laboratory("phase", {
     const press = (column, row, begins = true) => {
       const within = (value) => Math.max(0, Math.min(7, value));
       const [c, r] = [within(column), within(row)];
-      if (c !== lab.keeping.state.column || r !== lab.keeping.state.row)
-        lab.change({ column: c, row: r }, begins);
+      if (c === lab.keeping.state.column && r === lab.keeping.state.row) return false;
+      lab.change({ column: c, row: r }, begins);
+      return true;
     };
     const chart = make_chart({
       tall: 210,

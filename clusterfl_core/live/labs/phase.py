@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from clusterfl_core.live.fields import Number, Whole, state
-from clusterfl_core.live.page import Laboratory
+from clusterfl_core.live.fields import Number, Whole
+from clusterfl_core.live.page import laboratory
 from clusterfl_core.live.random import stream
 
 __all__ = ["DISTANCES", "FIELDS", "POINTS", "errors", "phase"]
@@ -53,15 +53,13 @@ def phase(*, noise=1, spread=0, groups=2, models=2, steps=10, column=3, row=4, d
     ValueError
         If a setting is outside what the laboratory can show.
     """
-    found = state(
-        FIELDS, noise=noise, spread=spread, groups=groups, models=models, steps=steps,
-        column=column, row=row, rounds=draws,
-    )  # fmt: skip
-    sentence = (
-        f"Phase diagram: the best of five methods for {CLIENTS} clients in {groups} groups, "
+    words = (
+        f"Phase diagram: the best of five methods for {CLIENTS} clients in {{groups}} groups, "
         "over points a client and distance of the groups."
     )
-    return Laboratory("phase", {"state": found, "task": task}, sentence, _still(found))
+    own = {"noise": noise, "spread": spread, "groups": groups, "models": models, "steps": steps}
+    own |= {"column": column, "row": row, "rounds": draws}
+    return laboratory("phase", FIELDS, words, _still, task=task, **own)
 
 
 def errors(points, distance, *, noise, spread, groups, models, steps, draws):

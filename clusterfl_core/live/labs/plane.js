@@ -5,8 +5,8 @@ import { estimate_identities } from "../engine/ifca.js";
 import { best } from "../engine/linear.js";
 import { scattered } from "../engine/starts.js";
 import { button, choice, slider } from "../parts/controls.js";
-import { breath, digits, html, listed, svg } from "../parts/dom.js";
-import { define, mark_of } from "../parts/element.js";
+import { breath, digits, html, kept_number, listed, svg } from "../parts/dom.js";
+import { define, make_hold, mark_of } from "../parts/element.js";
 import { make_identities } from "../parts/identities.js";
 import { make_losses } from "../parts/losses.js";
 import { client_mark, colour_of, model_mark, spoken_mark, truth_mark } from "../parts/marks.js";
@@ -205,7 +205,7 @@ function drawn({ size, at, within, line }, run) {
 // What can be moved in the plane, and what happens then.
 function things_in(run, touched) {
   const { description, world, state } = run;
-  const replaced = (rows, j, at) => rows.map((row, i) => (i === j ? at : [...row]));
+  const replaced = (rows, j, at) => rows.map((row, i) => Array.from(i === j ? at : row, kept_number));
   const truths = world.truth.map((theta, g) => ({
     key: `truth ${g}`,
     name: `true model of group ${spoken_mark(g)}`,
@@ -373,14 +373,16 @@ async function whole_laboratory(live, description, question, element) {
       const found = fitting(read_description(text));
       begin(found);
       touched(() => run.change(found));
-      return !failing;
+      return failing ? null : "Loaded.";
     },
     told: (sentence, bad) => (bad ? sentences.warn(sentence) : sentences.say(sentence)),
     mark: mark_of(element),
   });
 
   const grown = (rows, count, more) =>
-    [...rows.slice(0, count), ...more.slice(rows.length, count)].map((row) => [...row]);
+    [...rows.slice(0, count), ...more.slice(rows.length, count)].map((row) =>
+      Array.from(row, kept_number),
+    );
   const controls = {
     noise: slider({
       name: "noise",
@@ -512,7 +514,7 @@ async function whole_laboratory(live, description, question, element) {
           ? "Two groups share a model now. Does it last? Play on."
           : sentence;
     else if (shared.length) {
-      smallest = Math.min(smallest, noise);
+      if (!hold.down) smallest = Math.min(smallest, noise);
       const [g, h, model] = shared[0];
       const names = `${spoken_mark(g)} and ${spoken_mark(h)}`;
       sentence = `Lost with noise ${digits(noise, 1)}: the groups ${names} share model ${model}.`;
@@ -525,9 +527,11 @@ async function whole_laboratory(live, description, question, element) {
         : smallest === 0
           ? " Solved: you lost a group without any noise."
           : ` Your smallest noise: ${digits(smallest, 1)}. Can you do it with less?`;
-    task.show(smallest === 0 ? record.trim() : sentence + record, smallest === 0);
+    const lost = smallest === Infinity ? null : "lost";
+    task.show(smallest === 0 ? record.trim() : sentence + record, smallest === 0, lost);
   };
 
+  const hold = make_hold(live, () => show(run));
   await breath();
   run = new Run(description, MOST_ROUNDS, show, (sentence) => {
     failing = true;
@@ -567,6 +571,7 @@ async function whole_laboratory(live, description, question, element) {
   addEventListener("hashchange", arrived);
   return () => {
     removeEventListener("hashchange", arrived);
+    hold.stop();
     player.stop();
     starts.forget();
   };

@@ -429,6 +429,12 @@ laboratory("playground", {
   first: () => null,
   next: next_frame,
   rest: (state) => state.rounds >= TABLE.rounds.high,
+  waiting(state, path) {
+    if (path.length >= state.rounds) return null;
+    const mission = mission_of(state);
+    const what = mission ? `Mission “${mission.name}” is judged then.` : "";
+    return `Playing round ${path.length} of ${state.rounds} … ${what}`.trim();
+  },
   compute(state, path) {
     const frame = path.at(-1);
     const shown = frame?.[state.method] ?? null;

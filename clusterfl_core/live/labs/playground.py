@@ -2,8 +2,8 @@
 
 import torch
 
-from clusterfl_core.live.fields import Choice, Number, Numbers, Whole, state
-from clusterfl_core.live.page import Laboratory
+from clusterfl_core.live.fields import Choice, Number, Numbers, Whole
+from clusterfl_core.live.page import laboratory
 
 __all__ = ["FIELDS", "METHODS", "MISSIONS", "given", "playground", "scores"]
 
@@ -61,7 +61,7 @@ MISSIONS = [
         "alone",
         "Everyone for themselves",
         "Make training alone the best of the seven on average, by 2 points, and better than 80 "
-        "percent.",
+        "percent. Label skew leads there, but not all of it, and not with any number of images.",
         "Where each client meets mostly two digits of its own, the others teach its model what it"
         " "
         "never needs. Pushed to the end the lead is gone: with nothing but two digits a client, "
@@ -91,7 +91,8 @@ MISSIONS = [
         "readings",
         "Two readings",
         "Draw one thing that IFCA's two models read as two different digits, each at least 80 "
-        "percent sure.",
+        "percent sure. The second group holds its digits upside down: which digit becomes another "
+        "one? Draw it large, in the middle; if a model is not sure, play ten rounds more.",
         "The second group holds its digits upside down, and its model has learned to read what "
         "the first one's would call wrong. Both are right, each for the clients that follow it: "
         "without its group a model says little.",
@@ -119,8 +120,8 @@ FIELDS = {
     "last": Whole("clients of the last group", 1, 6),
     "liars": Whole("liars", 0, 4),
     "k": Whole("models k", 1, 6),
-    "steps": Whole("local steps", 1, 20),
-    "step_size": Number("step size", 0.1, 1, 0.1),
+    "steps": Whole("local steps τ", 1, 20),
+    "step_size": Number("step size η", 0.1, 1, 0.1),
     "participation": Number("participation", 0.1, 1, 0.1),
     "eps1": Number("CFL: mean below ε₁", 0.05, 1, 0.05),
     "eps2": Number("CFL: longest above ε₂", 0.1, 2, 0.1),
@@ -206,9 +207,9 @@ def playground(
     methods = {"k": k, "steps": steps, "step_size": step_size, "participation": participation}
     thresholds = {"eps1": eps1, "eps2": eps2, "seed": seed}
     looked = {"method": method, "mission": mission, "ink": [0] * 64, "rounds": 0}
-    now = state(FIELDS, **world, **people, **methods, **thresholds, **looked)
-    sentence = f"The playground: seven methods on clients with digits in groups, {groups} of them."
-    return Laboratory("playground", {"state": now, "task": task}, sentence, _still(now))
+    own = world | people | methods | thresholds | looked
+    words = "The playground: seven methods on clients with digits in groups, {groups} of them."
+    return laboratory("playground", FIELDS, words, _still, task=task, **own)
 
 
 def given():

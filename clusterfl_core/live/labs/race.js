@@ -266,13 +266,19 @@ laboratory("race", {
   first: () => ({ tries: 0 }),
   next: one_race,
   rest: ({ rounds }) => rounds >= TRIES,
+  rewinds: false, // what was measured is kept
+  waiting: () => "Racing …",
   changes: Object.fromEntries(
     [...SLIDERS, "clients", "workers"].map((entry) => [entry, () => ({ rounds: 0 })]),
   ),
-  told: ({ clients, images, steps }, { plain, gram, limit }) =>
-    `${many(clients, "client")} with ${images} images, ${many(steps, "local step")}: plain descent ` +
-    `needs ${million(plain)} multiplications a round, the Gram form ${million(gram)}. ` +
-    `By (A.8) it pays ${limit < 1 ? "for no number of" : `below ${digits(limit, 0)}`} images.`,
+  told({ clients, images, steps, rounds }, { plain, gram, limit }, path) {
+    if (path.length <= rounds) return "Racing …";
+    return (
+      `${many(clients, "client")} with ${images} images, ${many(steps, "local step")}: plain descent ` +
+      `needs ${million(plain)} multiplications a round, the Gram form ${million(gram)}. ` +
+      `By (A.8) it pays ${limit < 1 ? "for no number of" : `below ${digits(limit, 0)}`} images.`
+    );
+  },
   readings: (_, { plain, gram, ratio, limit, loss }) => [
     ["plain, million multiplications", plain / 1e6, 3],
     ["Gram, million multiplications", gram / 1e6, 3],
@@ -301,6 +307,7 @@ laboratory("race", {
           ? "The Gram form has won. Now move one slider, and race (Step)."
           : "No race yet with these settings: Step.",
         false,
+        memory.won.length ? "won" : null,
       ];
     const now =
       measured >= 1
@@ -309,10 +316,10 @@ laboratory("race", {
     if (measured >= GOAL) memory.won.push({ ...state });
     if (!memory.won.length) return [`${now}. First make it win by ${GOAL}.`, false];
     if (measured > 1 / GOAL)
-      return [`${now}. It has won by ${GOAL}; now make it lose by ${GOAL}.`, false];
+      return [`${now}. It has won by ${GOAL}; now make it lose by ${GOAL}.`, false, "won"];
     if (memory.won.some((won) => moved(won, state) === 1))
       return [`Solved: ${now}, and one slider turned the race.`, true];
-    return [`${now}, but since it won more than one slider has moved.`, false];
+    return [`${now}, but since it won more than one slider has moved.`, false, "won"];
   },
   build(lab) {
     const rows = html("tbody", {});
@@ -364,6 +371,7 @@ laboratory("race", {
         ),
         html("td", { style: "text-align: right" }, pace ? a_second(pace) : "–"),
       );
+    let racing = false;
     return {
       main: [table, chart.node],
       side: ["clients", "images", "inputs", "hidden", "steps", "workers"].map((entry) =>
@@ -385,6 +393,11 @@ laboratory("race", {
           ? "Racing …"
           : `Rounds a second on your machine (${many(navigator.hardwareConcurrency ?? 1, "core")}), ` +
             `best of ${found.tries} ${found.tries === 1 ? "try" : "tries"}`;
+        if (racing && !busy && paces) {
+          const said = words.map((name, lane) => `${name}: ${a_second(paces[lane])}`);
+          lab.say(`Raced. Rounds a second: ${said.join("; ")}.`, false);
+        }
+        racing = busy;
         const dots = [...raced].map(([name, frames]) => {
           const best = frames.at(-1).paces;
           return [counted_work(sized(JSON.parse(name))).ratio, best[1] / best[0]];

@@ -6,8 +6,8 @@ import torch
 from clusterfl_core import compute
 from clusterfl_core.banks import Bank
 from clusterfl_core.clients import Clients
-from clusterfl_core.live.fields import Choice, Number, Whole, state
-from clusterfl_core.live.page import Laboratory
+from clusterfl_core.live.fields import Choice, Number, Whole
+from clusterfl_core.live.page import laboratory
 from clusterfl_core.models import MLP
 from clusterfl_core.solvers import LocalSGD
 
@@ -19,7 +19,7 @@ FIELDS = {
     "images": Number("images a client", 10, 160, by=10),
     "inputs": Choice("inputs", (("64", "8 × 8"), ("256", "16 × 16"), ("784", "28 × 28"))),
     "hidden": Whole("hidden units", 4, 32),
-    "steps": Whole("local steps", 1, 20),
+    "steps": Whole("local steps τ", 1, 20),
     "workers": Whole("workers", 1, 8),
     "rounds": Whole("tries", 0, 20),
 }
@@ -51,14 +51,10 @@ def race(*, clients=4, images=80, inputs=784, hidden=16, steps=5, workers=2, tas
     ValueError
         If a setting is outside what the laboratory can show.
     """
-    found = state(
-        FIELDS, clients=clients, images=images, inputs=str(inputs), hidden=hidden, steps=steps,
-        workers=workers, rounds=0,
-    )  # fmt: skip
-    sentence = (
-        f"Race: a round of {clients} clients on your machine, by plain descent and Gram form."
-    )
-    return Laboratory("race", {"state": found, "task": task}, sentence, _still(found))
+    words = "Race: a round of {clients} clients on your machine, by plain descent and Gram form."
+    own = {"clients": clients, "images": images, "inputs": str(inputs), "hidden": hidden}
+    own |= {"steps": steps, "workers": workers, "rounds": 0}
+    return laboratory("race", FIELDS, words, _still, task=task, **own)
 
 
 def counted(clients, *, images, inputs, hidden, steps):

@@ -66,8 +66,9 @@ laboratory("server", {
     if (!memory.torn) return ["No true group is torn yet. Play on, or move the thresholds.", false];
     if (exact && settled(path))
       return ["Solved: torn before, and now the three true groups, for good.", true];
-    if (exact) return ["The three true groups. Do they stay? Play on.", false];
-    return ["A true group was torn. Now find thresholds that end in the three true groups.", false];
+    if (exact) return ["The three true groups. Do they stay? Play on.", false, "torn"];
+    const now = "Now find thresholds that end in the three true groups.";
+    return [`A true group was torn. ${now}`, false, "torn"];
   },
   build(lab) {
     const { plane, lengths, show } = make_splitting(lab);

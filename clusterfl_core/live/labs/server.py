@@ -1,7 +1,7 @@
 """You are the server: when should CFL split a group? Twelve clients whose losses are bowls."""
 
-from clusterfl_core.live.fields import Number, Rows, Whole, state
-from clusterfl_core.live.page import Laboratory
+from clusterfl_core.live.fields import Number, Rows, Whole
+from clusterfl_core.live.page import laboratory
 
 __all__ = ["CENTERS", "FIELDS", "SPLITTING", "server", "still"]
 
@@ -77,10 +77,10 @@ def server(
         If a setting is outside what the laboratory can show.
     """
     tests = {"eps1": eps1, "eps2": eps2, "gamma_max": gamma_max}
-    local = {"steps": steps, "step_size": step_size, "stretch": stretch}
-    now = state(FIELDS, **tests, **local, centers=centers, start=[start], rounds=0)
-    sentence = "You are the server: CFL splits twelve clients in the plane, by your thresholds."
-    return Laboratory("server", {"state": now, "task": task}, sentence, still(now))
+    local = {"steps": steps, "step_size": step_size, "stretch": stretch, "start": [start]}
+    words = "You are the server: CFL splits twelve clients in the plane, by your thresholds."
+    own = {**tests, **local, "centers": centers, "rounds": 0}
+    return laboratory("server", FIELDS, words, still, task=task, **own)
 
 
 def still(now):

@@ -1,7 +1,7 @@
 """Springs and collapse: where FedSoft's centres rest, and how to un-mix them (chapter 10)."""
 
-from clusterfl_core.live.fields import Choice, Flag, Number, Rows, Whole, state
-from clusterfl_core.live.page import Laboratory
+from clusterfl_core.live.fields import Choice, Flag, Number, Rows, Whole
+from clusterfl_core.live.page import laboratory
 
 __all__ = ["FIELDS", "springs"]
 
@@ -64,28 +64,18 @@ def springs(
     ValueError
         If a setting is outside what the laboratory can show.
     """
-    first = state(
-        FIELDS,
-        share=share,
-        pattern=pattern,
-        proximal=proximal,
-        after=after,
-        inverse=inverse,
-        truths=truths,
-        centers=centers,
-        rounds=rounds,
-    )
-    sentence = (
-        f"Springs and collapse: ten clients with {share:.0%} of one truth or the other, and two "
+    words = (
+        "Springs and collapse: ten clients with {share:.0%} of one truth or the other, and two "
         "centres of FedSoft's server."
     )
-    picture = _still(first["truths"], first["centers"])
-    return Laboratory("springs", {"state": first, "task": task}, sentence, picture)
+    own = {"share": share, "pattern": pattern, "proximal": proximal, "after": after}
+    own |= {"inverse": inverse, "truths": truths, "centers": centers, "rounds": rounds}
+    return laboratory("springs", FIELDS, words, _still, task=task, **own)
 
 
-def _still(truths, centers):
+def _still(now):
     from clusterfl_core import figures  # slow to import
 
     limits = {"xlim": (-2.5, 2.5), "ylim": (-2.5, 2.5)}
     panel = figures.panel("Two true models and two centres in the plane.", width=200, **limits)
-    return panel.plane(truths, centers).bare()._repr_html_()
+    return panel.plane(now["truths"], now["centers"]).bare()._repr_html_()

@@ -325,7 +325,7 @@ laboratory("threshold", {
         false,
       ];
     if (wide < NARROW) return [`Solved: ${where}, and you stand in it.`, true];
-    return [`${where}; you stand in it. Make it narrower than ${NARROW} %.`, false];
+    return [`${where}; you stand in it. Make it narrower than ${NARROW} %.`, false, "right"];
   },
   build(lab) {
     const square = make_square(1, drawn_tree);

@@ -6,8 +6,8 @@ import torch
 from clusterfl_core import compute, evaluation
 from clusterfl_core.banks import Bank
 from clusterfl_core.live import replay
-from clusterfl_core.live.fields import Choice, Number, Whole, state
-from clusterfl_core.live.page import Laboratory
+from clusterfl_core.live.fields import Choice, Number, Whole
+from clusterfl_core.live.page import laboratory
 from clusterfl_core.models import LinearRegression
 
 __all__ = ["FIELDS", "compared", "cut", "threshold", "world"]
@@ -75,15 +75,13 @@ def threshold(
     ValueError
         If a setting is outside what the laboratory can show.
     """
-    found = state(
-        FIELDS, threshold=threshold, by=by, link=link, near=near, noise=noise, points=points,
-        size=size, draw=draw,
-    )  # fmt: skip
-    sentence = (
-        f"Threshold: {3 * EACH + size} clients in four groups, and a tree that is cut at "
-        f"{threshold} % of its height."
+    words = (
+        "Threshold: four groups of clients, {size} in the last of them, and a tree that is cut at "
+        "{threshold} % of its height."
     )
-    return Laboratory("threshold", {"state": found, "task": task}, sentence, _still(found))
+    own = {"by": by, "link": link, "near": near, "noise": noise, "points": points, "size": size}
+    own |= {"threshold": threshold, "draw": draw}
+    return laboratory("threshold", FIELDS, words, _still, task=task, **own)
 
 
 def world(near, noise, points, size, draw):

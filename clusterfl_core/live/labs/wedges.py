@@ -2,8 +2,8 @@
 
 import math
 
-from clusterfl_core.live.fields import Number, Whole, state
-from clusterfl_core.live.page import Laboratory
+from clusterfl_core.live.fields import Number, Whole
+from clusterfl_core.live.page import laboratory
 
 __all__ = ["FIELDS", "wedges"]
 
@@ -39,16 +39,16 @@ def wedges(distance=2, *, least=0, draw=0, task=""):
     ValueError
         If a setting is outside what the laboratory can show.
     """
-    found = state(FIELDS, distance=distance, least=least, draw=draw)
-    sentence = f"Wedges: the points that vote for the wrong one of two models, {distance:g} apart."
-    settings = {"state": found, "task": task}
-    return Laboratory("wedges", settings, sentence, _still(found["distance"]))
+    words = "Wedges: the points that vote for the wrong one of two models, {distance:g} apart."
+    own = {"distance": distance, "least": least, "draw": draw}
+    return laboratory("wedges", FIELDS, words, _still, task=task, **own)
 
 
-def _still(distance):
+def _still(now):
     from clusterfl_core import figures  # slow to import
 
-    tip = 3 * math.sin(math.atan(2 / distance)), 3 * math.cos(math.atan(2 / distance))
+    angle = math.atan(2 / now["distance"])
+    tip = 3 * math.sin(angle), 3 * math.cos(angle)
     panel = figures.panel(
         "Two opposite wedges in the plane of noise and input, where votes are wrong.", width=200
     )

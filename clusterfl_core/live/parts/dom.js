@@ -47,6 +47,16 @@ export function digits(value, count = 2) {
   return (Number(text) === 0 ? text.replace("-", "") : text).replace("-", "−");
 }
 
+// A number of a state as it is kept: what a reader drags has no more than three decimals.
+export const kept_number = (value) => Math.round(1e3 * value) / 1e3;
+
+// A finger that leaves what it drags while it still moves begins a fling, though nothing scrolls, and
+// the next tap only ends that: so no gesture is made of touches on what `where` names.
+export function no_fling(node, where) {
+  const hold_back = (event) => event.target.closest(where) && event.preventDefault();
+  node.addEventListener("touchstart", hold_back, { passive: false });
+}
+
 // "6, 6 and 7"
 export function listed(items) {
   return items.length < 2 ? items.join("") : `${items.slice(0, -1).join(", ")} and ${items.at(-1)}`;

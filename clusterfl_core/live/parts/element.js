@@ -38,6 +38,26 @@ export function define(name, title, build) {
   customElements.define(`cfl-${name}`, Laboratory);
 }
 
+// What a reader only passes with mouse or finger down is shown, and not kept. let_go() when it is up
+// again. → {down, stop()}
+export function make_hold(live, let_go) {
+  const ends = ["pointerup", "pointercancel"];
+  const hold = {
+    down: false,
+    stop: () => ends.forEach((end) => removeEventListener(end, up)),
+  };
+  function up() {
+    if (!hold.down) return;
+    hold.down = false;
+    let_go();
+  }
+  live.addEventListener("pointerdown", () => {
+    hold.down = true;
+  });
+  ends.forEach((end) => addEventListener(end, up));
+  return hold;
+}
+
 // The part of the page's address that is this laboratory's, or null where the address is not the
 // book's own.
 export function mark_of(element) {

@@ -1,15 +1,16 @@
 // Things in a square plane that a reader moves: by mouse, finger or keys.
 
-import { digits, html, svg } from "./dom.js";
+import { digits, html, kept_number, no_fling, svg } from "./dom.js";
 
 const ARROWS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, 1], ArrowDown: [0, -1] };
 const REACH = 44; // pixels: what a finger hits
 
 // `layer` lies over the drawing of the square from -edge to edge. show() takes the handles:
 // {key, name, at: [x, y], draw(x, y) → SVG, moved(at, begins)}; `begins` is true at the first
-// move of a drag and at each key. What moves on a line or a circle says so: pressed([right, up],
-// far) instead of moved at a key, range [least, most, now] and said, the value in words. Where `look`,
-// a text, changes, the handle is drawn anew.
+// move of a drag and at each key, and stays so while moved says false, where nothing changed. What
+// moves on a line or a circle says so: pressed([right, up], far) instead of moved at a key, range
+// [least, most, now] and said, the value in words. Where `look`, a text, changes, the handle is
+// drawn anew.
 export function make_handles(layer, edge) {
   const kept = new Map();
   const within = (value) => Math.max(-edge, Math.min(edge, value));
@@ -20,7 +21,7 @@ export function make_handles(layer, edge) {
     const box = layer.getBoundingClientRect();
     const x = ((event.clientX - box.left) / box.width) * 2 * edge - edge;
     const y = edge - ((event.clientY - box.top) / box.height) * 2 * edge;
-    return [within(x + offset[0]), within(y + offset[1])];
+    return [x + offset[0], y + offset[1]].map((value) => kept_number(within(value)));
   };
 
   // Handles may lie over each other: the nearest is meant.
@@ -53,10 +54,11 @@ export function make_handles(layer, edge) {
     one.node.focus({ preventScroll: true });
     one.node.classList.add("held");
   });
+  no_fling(layer, "[role=slider]");
   layer.addEventListener("pointermove", (event) => {
     if (dragged?.id !== event.pointerId) return;
-    dragged.one.handle.moved(place(event, dragged.offset), dragged.begins);
-    dragged.begins = false;
+    const moved = dragged.one.handle.moved(place(event, dragged.offset), dragged.begins);
+    dragged.begins &&= moved === false;
   });
   const release = () => {
     dragged?.one.node.classList.remove("held");

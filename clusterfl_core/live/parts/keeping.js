@@ -112,8 +112,13 @@ export class Keeping {
     if (state) this.#take(state, this.#begun(state));
   }
 
-  // The first round again; from there, what the laboratory began with.
+  // The first round again, with all else as it is.
+  rewind() {
+    if (this.state.rounds) this.change({ rounds: 0 });
+  }
+
+  // What the laboratory began with.
   reset() {
-    this.change(this.state.rounds ? { rounds: 0 } : this.#first);
+    this.change(this.#first);
   }
 }

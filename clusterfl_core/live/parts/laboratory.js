@@ -3,7 +3,7 @@
 
 import { button } from "./controls.js";
 import { breath, html } from "./dom.js";
-import { define, mark_of } from "./element.js";
+import { define, make_hold, mark_of } from "./element.js";
 import { checked_state, control_of, read_state } from "./fields.js";
 import { Keeping } from "./keeping.js";
 import { make_player } from "./player.js";
@@ -11,6 +11,8 @@ import { make_readings } from "./readings.js";
 import { make_sentences } from "./sentences.js";
 import { make_sharing } from "./sharing.js";
 import { make_task } from "./task.js";
+
+const LOADING = "Loaded. Its rounds are played.";
 
 // plan:
 //   title             what it is called
@@ -23,8 +25,11 @@ import { make_task } from "./task.js";
 //   told(state, found, path) → the state in a sentence or two, seen and spoken
 //   readings(state, found, path) → [[words, value, decimals, unit] …], see readings.js
 //   python(state, found) → lines that print the numbers of the readings, in their order
-//   task(state, found, path, memory) → [sentence, solved]; memory is an object to keep things in
-//   buttons(lab) → further buttons beside Undo and Reset
+//   task(state, found, path, memory) → [sentence, solved, part]; memory is an object to keep things in,
+//                     part what a reader has reached on the way there, or null
+//   waiting(state, path) → what stands in place of the task while rounds are played, or null
+//   rewinds           whether the first round alone is worth a way back: true unless it says false
+//   buttons(lab) → further buttons beside Undo, Rewind and Reset
 //   build(lab) → {main, side, below, key, show(keeping)}: lists of nodes, a sentence that says what
 //                is seen, and what draws
 // lab: {keeping, change(parts, begins), act(work), step(parts), control(entry, which) → node,
@@ -82,6 +87,7 @@ export function laboratory(name, plan) {
       ? make_player(() => keeping, {
           rest: ({ state: now, found, path }) => plan.rest(now, found, path),
           told,
+          rewinds: plan.rewinds ?? true,
           more,
         })
       : null;
@@ -101,11 +107,20 @@ export function laboratory(name, plan) {
       read: (text) => {
         const found = read_state(text);
         act(() => keeping.change(found));
-        return !failing;
+        if (failing) return null;
+        return keeping.busy ? LOADING : "Loaded.";
       },
       told: (sentence, bad) => (bad ? sentences.warn(sentence) : sentences.say(sentence)),
       mark: mark_of(element),
     });
+
+    const hold = make_hold(live, () => {
+      if (task && !keeping.busy) judge(keeping);
+    });
+    const judge = (now) => {
+      const kept = hold.down ? structuredClone(memory) : memory;
+      task.show(...plan.task(now.state, now.found, now.path, kept));
+    };
 
     await breath();
     const { main, side, below = [], key, show } = plan.build(lab);
@@ -122,8 +137,12 @@ export function laboratory(name, plan) {
         show(now);
         const done = element.busy && !now.busy && !player?.playing;
         element.busy = now.busy;
-        if (done && sentences.node.textContent === spoken) told(); // what was said is out of date
-        if (task && !now.busy) task.show(...plan.task(now.state, now.found, now.path, memory));
+        const last = sentences.node.textContent;
+        if (done && (last === spoken || last === LOADING)) told(); // what was said is out of date
+        if (!task) return;
+        const waiting = now.busy ? plan.waiting?.(now.state, now.path) : null;
+        if (waiting) task.wait(waiting);
+        else if (!now.busy) judge(now);
       },
       (sentence) => {
         failing = true;
@@ -152,6 +171,7 @@ export function laboratory(name, plan) {
     addEventListener("hashchange", arrive);
     return () => {
       removeEventListener("hashchange", arrive);
+      hold.stop();
       player?.stop();
     };
   });

@@ -54,12 +54,17 @@ export function client_mark(group, model, x, y, radius) {
   );
 }
 
+// A model of the server alone.
+export function cross_mark(model, x, y, radius) {
+  return shaped(LOOKS.cross, x, y, radius, { fill: colour_of(model), class: "edge" });
+}
+
 // A model of the server, with its number beside it.
 export function model_mark(model, x, y, radius) {
   return svg(
     "g",
     {},
-    shaped(LOOKS.cross, x, y, radius, { fill: colour_of(model), class: "edge" }),
+    cross_mark(model, x, y, radius),
     svg("text", { x: x + radius + 2, y: y - radius * 0.4, class: "name" }, `${model}`),
   );
 }

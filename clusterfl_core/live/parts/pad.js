@@ -1,6 +1,6 @@
 // A drawing of 8 by 8 squares: by finger, mouse or keys.
 
-import { html } from "./dom.js";
+import { html, no_fling } from "./dom.js";
 
 const SIDE = 8;
 const FULL = 16; // the darkest grey
@@ -57,6 +57,7 @@ export function make_pad(changed) {
     stroke = { at: place(event), begins: true };
     draw_to(event);
   });
+  no_fling(node, ".pad");
   node.addEventListener("pointermove", (event) => {
     if (stroke) draw_to(event);
   });

@@ -1,32 +1,33 @@
-// Step, Play, Undo, Reset.
+// Play, Step, Undo, Rewind, Reset.
 
 import { button } from "./controls.js";
 import { html } from "./dom.js";
 
 const PACE = 500; // milliseconds a round
 
-// rest(run): true when playing on shows nothing new; back: whether there is a way back; more: further
-// buttons. → {node, stop(), start(), show(run), playing}
-export function make_player(run, { rest, told = () => {}, back = true, more = [] }) {
+// rest(run): true when playing on shows nothing new; back: whether there is a way back, rewinds: to the
+// first round alone, too; more: further buttons. → {node, stop(), start(), show(run), playing}
+export function make_player(run, { rest, told = () => {}, back = true, rewinds = true, more = [] }) {
   let timer = 0;
   let first = false;
   const play = button("Play", () => (timer ? player.stop() : player.start()), { class: "main" });
-  const one = button("Step", () => {
-    player.stop();
-    run().step();
-    told();
-  });
-  const undo = button("Undo", () => {
-    player.stop();
-    run().undo();
-    told();
-  });
-  const reset = button("Reset", () => {
-    player.stop();
-    run().reset();
-    told();
-  });
-  reset.title = "To the first round; from there: to how it began";
+  const acting = (text, act, title = null) =>
+    button(
+      text,
+      () => {
+        player.stop();
+        act(run());
+        told();
+      },
+      { title },
+    );
+  const one = acting("Step", (now) => now.step());
+  const undo = acting("Undo", (now) => now.undo());
+  const ways = [
+    undo,
+    ...(rewinds ? [acting("Rewind", (now) => now.rewind(), "To the first round")] : []),
+    acting("Reset", (now) => now.reset(), "To how the laboratory began"),
+  ];
   const player = {
     node: html(
       "div",
@@ -34,7 +35,7 @@ export function make_player(run, { rest, told = () => {}, back = true, more = []
       play,
       one,
       ...more,
-      ...(back ? [undo, reset] : []),
+      ...(back ? ways : []),
     ),
     get playing() {
       return timer !== 0;

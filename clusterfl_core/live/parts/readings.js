@@ -3,13 +3,13 @@
 
 import { digits, html } from "./dom.js";
 
-// → {node, show(readings)}; a reading: [words, value, decimals, unit], value a number, a list of numbers
-// or null where there is none.
+// → {node, show(readings)}; a reading: [words, value, decimals, unit], value a number, a list of numbers,
+// null where there is none, or a text that says why not yet.
 export function make_readings() {
   const node = html("dl", { class: "readings" });
   const one = (value, count) => html("data", { value }, digits(value, count));
   const shown_value = (value, count) => {
-    if (value === null) return ["none"];
+    if (value === null || typeof value === "string") return [value ?? "none"];
     if (typeof value === "number") return [one(value, count)];
     return ["(", ...value.flatMap((v, a) => (a ? [", ", one(v, count)] : [one(v, count)])), ")"];
   };
@@ -22,7 +22,7 @@ export function make_readings() {
             "div",
             {},
             html("dt", {}, words),
-            html("dd", {}, ...shown_value(value, count), unit),
+            html("dd", {}, ...shown_value(value, count), typeof value === "string" ? "" : unit),
           ),
         ),
       );

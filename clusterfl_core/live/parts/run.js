@@ -106,8 +106,13 @@ export class Run {
     this.#work();
   }
 
-  // The first round again; from there, what the laboratory began with.
+  // The first round again, with all else as it is.
+  rewind() {
+    if (this.description.rounds) this.change({ rounds: 0 });
+  }
+
+  // What the laboratory began with.
   reset() {
-    this.change(this.description.rounds ? { rounds: 0 } : this.#first);
+    this.change(this.#first);
   }
 }

@@ -5,7 +5,8 @@ import { button } from "./controls.js";
 import { html } from "./dom.js";
 
 // describe(): the description now; python(description): its lines; read(text): takes a state over
-// and says whether all of it could be played, or throws; told(sentence); mark: the part of the
+// and says so in a sentence, or null where not all of it could be played, or throws; told(sentence,
+// bad); mark: the part of the
 // address that names this laboratory, or null where the address is not the book's own.
 // → {node, arrive()}
 export function make_sharing({ describe, python, read, told, mark }) {
@@ -63,8 +64,9 @@ export function make_sharing({ describe, python, read, told, mark }) {
   // A bare state, or an address that holds one.
   function take(given) {
     try {
-      if (read(unwritten(given.includes("=") ? given.slice(given.lastIndexOf("=") + 1) : given)))
-        told("Loaded.");
+      const bare = given.includes("=") ? given.slice(given.lastIndexOf("=") + 1) : given;
+      const sentence = read(unwritten(bare));
+      if (sentence !== null) told(sentence);
     } catch (error) {
       const why = error.message[0].toUpperCase() + error.message.slice(1);
       told(`Not loaded. ${why}. The laboratory stays as it was.`, true);

@@ -3,7 +3,7 @@
 import { scattered, training_loss } from "../engine/starts.js";
 import { step } from "../engine/loop.js";
 import { button } from "./controls.js";
-import { digits, html, svg } from "./dom.js";
+import { digits, html, kept_number, svg } from "./dom.js";
 
 const STARTS = 200;
 const ROUNDS = 30;
@@ -48,11 +48,11 @@ export function make_starts({ run, radius, success, load, told }) {
       radius,
       description.seed,
       number,
-    );
+    ).map((theta) => Array.from(theta, kept_number));
     let state = algorithm.init(
       world,
       description.seed,
-      models.map((theta) => [...theta]),
+      models,
     );
     try {
       for (let round = 0; round < ROUNDS; round++) state = step(algorithm, world, state);
