@@ -77,3 +77,63 @@ def test_waiting_costs_rounds_and_the_angle_makes_up_for_it():
     for slow, quick in zip(waited, early, strict=True):
         assert slow["splits"][-1] - quick["splits"][-1] > 20
         assert abs(slow["accuracy"] - quick["accuracy"]) < 0.02
+
+
+# ---- the rule: worlds that did not choose it
+
+
+RULES = "lengths", "ratios", "lengths at once", "ratios at once", "our run's lengths"
+THREE = "four swaps", "equal mixes", "label skew 0.1"
+SEEDS = 5
+
+
+def judged(world, rule, key="right"):
+    found = [one[rule][key] for one in values("rule", world=world)]
+    assert len(found) == SEEDS
+    return found
+
+
+def every_world():
+    kept = cf.results.stored("08_rule", stage="test")
+    return sorted({one["settings"]["world"] for one in kept})
+
+
+def test_every_rule_chose_the_best_pair_in_runs_as_long_as_the_test():
+    kept = values("rule", stage="choose")
+    assert len(kept) == 3
+    grids = {"lengths": ((0.06, 0.12, 0.24, 0.48), (0.3, 0.5, 0.7, 0.9))}
+    grids["ratios"] = ((0.1, 0.2, 0.3, 0.4), (0.45, 0.6, 0.75, 0.9))
+    grids |= {f"{form} at once": ((99.0,), grids[form][1]) for form in grids}
+    for form, (first, second) in grids.items():
+        right = sum(np.array(one[form]) for one in kept)
+        a, b = values("rule", world="halves")[0][form]["thresholds"]
+        assert right[first.index(a), second.index(b)] == right.max() == 12
+        assert (right == 12).sum() == (4 if len(first) > 1 else 2)
+
+
+def test_all_rules_are_right_on_the_four_that_chose():
+    for world in (*THREE, "four permutations"):
+        assert all(all(judged(world, rule)) for rule in RULES)
+
+
+def test_with_three_local_steps_ratios_cut_and_lengths_do_not():
+    assert not any(judged("four swaps, short", "lengths"))
+    assert judged("four swaps, short", "lengths", "groups") == [1] * SEEDS
+    assert all(judged("four swaps, short", "ratios"))
+
+
+def test_ratios_leave_cuts_out_and_cut_unequal_amounts():
+    for world, wanted in {"eight permutations": 8, "four swaps, flat": 4}.items():
+        assert max(judged(world, "ratios", "groups")) < wanted
+        assert all(judged(world, "lengths"))
+    assert min(judged("unequal amounts", "ratios", "groups")) > 1
+    assert not any(judged("halves", "lengths"))
+    assert all(judged("halves", "ratios"))
+
+
+def test_at_once_lengths_are_right_in_the_same_runs_and_ratios_tear():
+    for world in every_world():
+        assert judged(world, "lengths") == judged(world, "lengths at once")
+        if world != "halves":  # where all are of one cluster
+            assert not any(judged(world, "ratios", "torn"))
+    assert any(judged("four swaps, short", "ratios at once", "torn"))
