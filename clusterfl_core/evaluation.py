@@ -11,6 +11,8 @@ Examples
 1.6
 """
 
+from functools import reduce
+
 import numpy as np
 import torch
 
@@ -43,13 +45,16 @@ def score(algorithm, state, federation):
 
 
 def lowest(losses):
-    """Index of the lowest loss in each row [b, k]; the first one where several are equal."""
+    """Index of the lowest loss in each row [b, k], as :func:`loss_and_lowest` has it."""
     return loss_and_lowest(losses)[1]
 
 
 def loss_and_lowest(losses):
-    """The lowest loss in each row [b, k] and its index, the first one where several are equal."""
-    least = losses.min(1).values
+    """The lowest loss in each row [b, k] and its index, the first one where several are equal.
+
+    NaN is no loss: a row has NaN and index 0 only where nothing else is in it.
+    """
+    least = reduce(torch.fmin, losses.unbind(1))
     return least, (losses == least[:, None]).to(torch.int8).argmax(1)
 
 
