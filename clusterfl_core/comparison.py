@@ -30,8 +30,8 @@ from clusterfl_core.simulation import Diverged, rounds
 from clusterfl_core.solvers import LocalSGD
 
 __all__ = [
-    "KINDS", "LATER", "METHODS", "accuracy", "build", "found", "honest", "make", "one_round", "play",
-    "seen",
+    "KINDS", "LATER", "METHODS", "accuracy", "build", "found", "honest", "make", "one_round",
+    "play", "seen",
 ]  # fmt: skip
 
 METHODS = ("LocalOnly", "FedAvg", "OneShot", "FedEM", "FedSoft", "CFL", "IFCA")

@@ -19,7 +19,14 @@ from clusterfl_core.matching import best_matching
 from clusterfl_core.similarity import separation_gap
 
 __all__ = ["adjusted_rand_index", "center_table", "hard", "identity_accuracy", "loss_and_lowest"]
-__all__ += ["lowest", "lowest_loss", "match_clusters", "own_distribution", "own_training_data"]
+__all__ += [
+    "by_chance",
+    "lowest",
+    "lowest_loss",
+    "match_clusters",
+    "own_distribution",
+    "own_training_data",
+]
 __all__ += ["personal_quality", "quality", "same_people", "score", "separation_gap", "torn"]
 
 
@@ -182,6 +189,16 @@ def identity_accuracy(estimated, clusters):
         matching.get(e) == c for e, c in zip(estimated.tolist(), clusters.tolist(), strict=True)
     ]
     return sum(right) / len(right)
+
+
+def by_chance(clusters, draws=500):
+    """Identity accuracy of clients that are dealt to as many groups at random, on average.
+
+    Names are matched as well as they go, so it is above 1 / k. The draws are the same every time.
+    """
+    source, k = torch.Generator().manual_seed(0), len(clusters.unique())
+    dealt = torch.randint(k, (draws, len(clusters)), generator=source)
+    return sum(identity_accuracy(one, clusters) for one in dealt) / draws
 
 
 def adjusted_rand_index(estimated, clusters):

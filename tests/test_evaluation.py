@@ -201,6 +201,15 @@ def test_what_identity_accuracy_says_of_typical_cases(estimated, clusters, accur
     assert found == accuracy
 
 
+def test_by_chance_is_the_mean_of_random_deals():
+    pairs = torch.tensor([0, 0, 1, 1])
+    every = [torch.tensor([a, b, c, d]) for a, b, c, d in itertools.product(range(2), repeat=4)]
+    exact = sum(evaluation.identity_accuracy(one, pairs) for one in every) / 16
+    assert evaluation.by_chance(pairs, 4000) == pytest.approx(exact, abs=0.01)
+    assert evaluation.by_chance(torch.zeros(5, dtype=torch.int64)) == 1
+    assert evaluation.by_chance(pairs) == evaluation.by_chance(pairs + 7)
+
+
 def partition(names):
     """The groups of equal names, whatever the names are."""
     return {frozenset(i for i, n in enumerate(names) if n == one) for one in set(names)}
