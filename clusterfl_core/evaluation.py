@@ -214,7 +214,7 @@ def blind_level(clusters, guesses=4000, seed=0):
     [m].
     """
     dice, size = torch.Generator().manual_seed(seed), (guesses, len(clusters))
-    drawn = torch.randint(int(clusters.max()) + 1, size, generator=dice)
+    drawn = torch.randint(len(clusters.unique()), size, generator=dice)
     return float(np.mean([identity_accuracy(one, clusters) for one in drawn]))
 
 

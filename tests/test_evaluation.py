@@ -209,6 +209,7 @@ def test_the_blind_level_is_the_mean_over_all_guesses(clusters):
     found = evaluation.blind_level(true)
     assert found == pytest.approx(sum(exact) / len(exact), abs=0.01)
     assert found == evaluation.blind_level(true)  # not torch's global dice
+    assert found == evaluation.blind_level(true + 7)  # names do not matter
     assert 1 / (int(true.max()) + 1) <= found <= 1
 
 
