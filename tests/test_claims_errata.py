@@ -230,7 +230,7 @@ def test_the_radius_of_theorem_3_contains_beta():
 
 
 def terms_of_rho(s, lam=1.0, gamma=0.0, P=0.5, Q=1.0, wrong=0.05, K=60):
-    """Five of its six terms in 10:90, all clients holding both groups; losses and lambda times s."""
+    """Five of its six terms in 10:90, where all hold both groups; losses and lambda times s."""
     L, mu, lam = 2 * s, (2 + lam) * s, lam * s
     hat = (1 - wrong) * Q + wrong * Q * (0.5 / 0.1 + 0.5 / 0.9)
     root, more = np.sqrt(2 * K), (gamma + 1) ** 2
