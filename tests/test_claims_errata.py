@@ -229,6 +229,35 @@ def test_the_radius_of_theorem_3_contains_beta():
     assert radius(4.0) > radius(1.0) > radius(0.01)
 
 
+def terms_of_rho(s, lam=1.0, gamma=0.0, P=0.5, Q=1.0, wrong=0.05, K=60):
+    """Five of its six terms in 10:90, where all hold both groups; losses and lambda times s."""
+    L, mu, lam = 2 * s, (2 + lam) * s, lam * s
+    hat = (1 - wrong) * Q + wrong * Q * (0.5 / 0.1 + 0.5 / 0.9)
+    root, more = np.sqrt(2 * K), (gamma + 1) ** 2
+    fifth = 4 * L * more * hat / (mu * root)
+    last = (more * hat + (1 - wrong) * P + wrong * Q) / (mu * root)
+    fourth = L * more * hat / (2 * mu**2)
+    return np.array([(P - gamma * Q) / lam, (gamma + 1) * L * Q / (mu * lam), fourth, fifth, last])
+
+
+def test_one_term_of_rho_has_another_unit_than_the_rest():
+    """The term with p' and the clients without the group is zero here."""
+    ratio = terms_of_rho(3.0, gamma=0.2) / terms_of_rho(1.0, gamma=0.2)
+    assert ratio == pytest.approx([1 / 3, 1 / 3, 1 / 3, 1, 1 / 3])
+    first, *others = terms_of_rho(1e-3, lam=10.0)  # a small unit: the fifth term hardly counts
+    assert first > sum(others)
+    first, *others = terms_of_rho(1.0, lam=10.0)
+    assert first < sum(others)
+
+
+@pytest.mark.parametrize("unit", [1e-6, 1.0])
+def test_rho_is_negative_at_lambda_one_even_for_perfect_clients(unit):
+    first, second, *_ = terms_of_rho(unit)
+    assert first < second
+    first, second, *_ = terms_of_rho(unit, lam=10.0)
+    assert first > second
+
+
 def test_corollary_1_of_fedsoft_bounds_the_mean_and_not_the_sum():
     """Gradient descent on a square, perfect votes: a round falls by rho times slope squared."""
     c, step, rounds, rho, total = 1.0, 0.1, 200, None, 0.0
