@@ -13,7 +13,7 @@ LINES, DRAWN = 500, 8  # of code a chapter, of drawing a figure
 LONG = {  # chapters that have more lines of code
     "03_clusters", "05_ifca_theory", "07_cfl_geometry",
     "08_cfl_algorithm", "09_cfl_parameter_tree", "10_fedsoft_mixtures", "11_fedsoft_experiments",
-    "12_no_start_no_k", "13_choosing", "14_beyond_one_machine",
+    "12_no_start_no_k", "14_beyond_one_machine",
 }  # fmt: skip
 
 
