@@ -10,9 +10,6 @@ import pytest
 BOOK = house.ROOT / "book"
 CHAPTERS = sorted(path for path in BOOK.glob("*.ipynb") if path.stem != "experiments")
 LINES, DRAWN = 500, 8  # of code a chapter, of drawing a figure
-LONG = {  # chapters that have more lines of code
-    "13_choosing",
-}  # fmt: skip
 
 
 def sources(path):
@@ -91,10 +88,7 @@ def test_a_figure_begins_with_its_alt_text(path):
 
 @pytest.mark.parametrize("path", CHAPTERS, ids=lambda path: path.stem)
 def test_a_chapter_has_few_lines_of_code(path):
-    if path.stem in LONG:
-        assert lines(path) > LINES, f"{path.stem} is short enough: take it from the list"
-    else:
-        assert lines(path) <= LINES
+    assert lines(path) <= LINES
 
 
 if __name__ == "__main__":

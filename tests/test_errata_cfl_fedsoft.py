@@ -313,7 +313,7 @@ def test_ten_images_a_client_judge_worse_than_the_360_of_the_search(chapter13):
                 who = torch.full((len(y),), i)
                 rows.append(cf.evaluation.personal_quality(state, people, who, single).numpy())
             right[method, seed] = np.array(rows)
-    test = {m: c["average"](c["mean"], "nested", m) for m in c["METHODS"]}
+    test = {m: c["ends"]("nested", m).mean() for m in c["METHODS"]}
     draw, regrets = np.random.default_rng(0), []
     for _ in range(400):
         score = dict.fromkeys(c["METHODS"], 0.0)
