@@ -19,7 +19,9 @@ import torch
 from clusterfl_core import data, door, evaluation
 from clusterfl_core.algorithms import baselines
 from clusterfl_core.algorithms.cfl import CFL
+from clusterfl_core.algorithms.clove import CLoVE
 from clusterfl_core.algorithms.fedsoft import FedSoft
+from clusterfl_core.algorithms.fine_tuned import FineTuned
 from clusterfl_core.algorithms.ifca import IFCA
 from clusterfl_core.clients import Clients, Federation
 from clusterfl_core.matching import best_matching
@@ -28,10 +30,12 @@ from clusterfl_core.simulation import Diverged, rounds
 from clusterfl_core.solvers import LocalSGD
 
 __all__ = [
-    "KINDS", "METHODS", "accuracy", "build", "found", "honest", "make", "one_round", "play", "seen",
+    "KINDS", "LATER", "METHODS", "accuracy", "build", "found", "honest", "make", "one_round",
+    "play", "seen",
 ]  # fmt: skip
 
 METHODS = ("LocalOnly", "FedAvg", "OneShot", "FedEM", "FedSoft", "CFL", "IFCA")
+LATER = ("FineTuned", "CLoVE", "OneShot?")  # the last one is not told k
 NET = MLP(64, 16, 10)
 MODELS, PASSES = 200, 1000  # the purse of a run, a client
 VALIDATION = 400  # training images that no client trains on
@@ -145,18 +149,29 @@ def honest(people):
 
 
 def make(method, settings, m, model=NET):
-    """The algorithm with these settings for m clients; ``method`` is one of ``METHODS``.
+    """The algorithm with these settings for m clients; ``method`` is in ``METHODS`` or ``LATER``.
 
     ``settings`` is a dict of ``gamma`` (step size), ``tau`` (local steps) and what else the method
-    has: ``k`` (models), ``alone`` (OneShot: steps before it clusters), ``eps1`` (CFL: as a share of
-    gamma tau, with which updates grow), ``ratio`` (eps2 over eps1), ``safe`` (gamma_max), ``lam``
-    (FedSoft: the pull), ``part`` (share of the clients selected for a centre).
+    has: ``k`` (models), ``alone`` (OneShot, told k or not: steps before it clusters), ``eps1``
+    (CFL: as a share of gamma tau, with which updates grow), ``ratio`` (eps2 over eps1), ``safe``
+    (gamma_max), ``lam`` (FedSoft: the pull), ``part`` (share of the clients selected for a centre),
+    ``own`` and ``own_gamma`` (FineTuned: steps of a client on its own, and their size; it averages
+    for ``after`` rounds, by default as many as leave it these steps of the purse), ``starts`` and
+    ``first`` (CLoVE: as there, by default 1 and "losses").
     """
     s, sgd = settings, LocalSGD(settings["tau"], settings["gamma"])
     if method in ("LocalOnly", "FedAvg"):
         return getattr(baselines, method)(model, sgd)
-    if method == "OneShot":
-        return baselines.OneShot(model, s["k"], LocalSGD(s["alone"], s["gamma"]), sgd)
+    if method in ("OneShot", "OneShot?"):
+        k = s["k"] if method == "OneShot" else None
+        return baselines.OneShot(model, k, LocalSGD(s["alone"], s["gamma"]), sgd)
+    if method == "FineTuned":
+        affords = int(min((MODELS - 1) // 2, (PASSES - s["own"]) // s["tau"]))
+        tune = LocalSGD(s["own"], s["own_gamma"])
+        return FineTuned(model, sgd, after=s.get("after", affords), tune=tune)
+    if method == "CLoVE":
+        starts, first = s.get("starts", 1), s.get("first", "losses")
+        return CLoVE(model, s["k"], sgd, first=first, starts=starts)
     if method == "CFL":
         eps1 = s["eps1"] * s["gamma"] * s["tau"]
         return CFL(model, eps1, s["ratio"] * eps1, s["safe"], sgd)
@@ -185,7 +200,7 @@ def one_round(algorithm, state, people, device="cpu"):
 
 
 def play(algorithm, people, seed, *, models=MODELS, passes=PASSES, watch=False, device="cpu"):
-    """Play rounds until the next one would break the purse.
+    """Play rounds until the next one would break the purse; FineTuned is fine-tuned once.
 
     Parameters
     ----------
@@ -209,7 +224,8 @@ def play(algorithm, people, seed, *, models=MODELS, passes=PASSES, watch=False, 
         score = float(accuracy(state, people)[honest(people)].mean())
         rows.append((state.round, round(moved, 2), round(work, 2), round(score, 4)))
 
-    while True:
+    last = algorithm.after + 1 if isinstance(algorithm, FineTuned) else None
+    while state.round != last:
         try:
             new, b, w = one_round(algorithm, state, people, device)
         except Diverged:

@@ -11,6 +11,8 @@ Examples
 1.6
 """
 
+from functools import reduce
+
 import numpy as np
 import torch
 
@@ -18,8 +20,9 @@ from clusterfl_core import compute, models
 from clusterfl_core.matching import best_matching
 from clusterfl_core.similarity import separation_gap
 
-__all__ = ["adjusted_rand_index", "center_table", "hard", "identity_accuracy", "loss_and_lowest"]
-__all__ += ["lowest", "lowest_loss", "match_clusters", "mixture_ratio", "own_distribution"]
+__all__ = ["adjusted_rand_index", "blind_level", "center_table", "hard", "identity_accuracy"]
+__all__ += ["loss_and_lowest", "lowest", "lowest_loss", "match_clusters", "mixture_ratio"]
+__all__ += ["own_distribution"]
 __all__ += ["own_training_data", "personal_quality", "quality", "same_people", "score"]
 __all__ += ["separation_gap", "torn"]
 
@@ -43,13 +46,16 @@ def score(algorithm, state, federation):
 
 
 def lowest(losses):
-    """Index of the lowest loss in each row [b, k]; the first one where several are equal."""
+    """Index of the lowest loss in each row [b, k], as :func:`loss_and_lowest` has it."""
     return loss_and_lowest(losses)[1]
 
 
 def loss_and_lowest(losses):
-    """The lowest loss in each row [b, k] and its index, the first one where several are equal."""
-    least = losses.min(1).values
+    """The lowest loss in each row [b, k] and its index, the first one where several are equal.
+
+    NaN is no loss: a row has NaN and index 0 only where nothing else is in it.
+    """
+    least = reduce(torch.fmin, losses.unbind(1))
     return least, (losses == least[:, None]).to(torch.int8).argmax(1)
 
 
@@ -198,6 +204,18 @@ def identity_accuracy(estimated, clusters):
         matching.get(e) == c for e, c in zip(estimated.tolist(), clusters.tolist(), strict=True)
     ]
     return sum(right) / len(right)
+
+
+def blind_level(clusters, guesses=4000, seed=0):
+    """:func:`identity_accuracy` of blind guesses, on average: what finding nothing scores.
+
+    Each of so many ``guesses`` draws one of the k clusters for every client, all alike likely. The
+    best matching is chosen afterwards, so the level lies above 1 / k. ``clusters`` is LongTensor
+    [m].
+    """
+    dice, size = torch.Generator().manual_seed(seed), (guesses, len(clusters))
+    drawn = torch.randint(len(clusters.unique()), size, generator=dice)
+    return float(np.mean([identity_accuracy(one, clusters) for one in drawn]))
 
 
 def adjusted_rand_index(estimated, clusters):

@@ -25,7 +25,7 @@ import torch
 
 from clusterfl_core.randomness import generator
 
-__all__ = ["cuts", "groups", "silhouette", "spread_alike"]
+__all__ = ["against_clouds", "cuts", "groups", "silhouette", "spread_alike"]
 
 CLOUDS = 99  # clouds without groups that a cut is held against
 PASSED = 4  # so many of them may look as much like groups as the rows do: about one in twenty
@@ -115,6 +115,16 @@ def spread_alike(rows, source, count=1):
         yield np.linalg.qr(drawn - drawn.mean(0))[0] * np.sqrt(values)
 
 
+def against_clouds(rows, source, count=CLOUDS):
+    """What the cuts of the rows score, [c], and those of clouds that spread alike, [count, c].
+
+    Row j of :func:`cuts` is held against column j of the clouds; ``source`` as there
+    (:func:`spread_alike`).
+    """
+    clouds = [cuts(cloud)[1] for cloud in spread_alike(rows, source, count)]
+    return cuts(rows)[1], np.array(clouds)
+
+
 def _normals(source, count):
     if isinstance(source, torch.Generator):
         return torch.randn(count, generator=source, dtype=torch.float64).numpy()
@@ -162,7 +172,7 @@ def _standing_out(rows, source, least):
     labels, scores = cuts(rows)
     if not len(scores) or (rows == rows[0]).all():
         return None
-    clouds = np.array([cuts(cloud)[1] for cloud in spread_alike(rows, source, CLOUDS)])
+    _, clouds = against_clouds(rows, source)
     excess, usual = scores - clouds.mean(0), clouds - clouds.mean(0)
     as_much = (usual.max(1) >= excess.max()).sum()
     return labels[excess.argmax()] if excess.max() >= least and as_much <= PASSED else None

@@ -38,7 +38,7 @@ from clusterfl_core import check
 from clusterfl_core.files import write_whole
 from clusterfl_core.version import __version__
 
-__all__ = ["Store", "folders", "stored"]
+__all__ = ["Store", "folders", "interval", "stored", "table"]
 
 PRESETS = ("quick", "paper")
 PACKAGE = Path(__file__).resolve().parent
@@ -202,6 +202,44 @@ def _make(path):
         advice = "set CLUSTERFL_RESULTS to a folder for new records"
         raise OSError(f"{path.parent} cannot be written ({error.strerror}): {advice}") from error
     (path / "try").unlink(missing_ok=True)
+
+
+# ---------------------------------------------------------------- what pages show of them
+
+
+def interval(values):
+    """The mean of some seeds' values, and half the width of a 95 % interval for it (Student's t).
+
+    ``values`` [n], n at least 2. For the difference of two methods give the differences, seed by
+    seed: they share the luck of a seed.
+
+    >>> "%.1f ± %.1f" % interval([1, 2, 3])
+    '2.0 ± 2.5'
+    """
+    from scipy.stats import t  # slow to import
+
+    values = np.asarray(values, dtype=float)
+    if values.ndim != 1 or len(values) < 2:
+        raise ValueError(f"values must be two numbers at least, got {values.tolist()}")
+    error = values.std(ddof=1) / math.sqrt(len(values))
+    return float(values.mean()), float(t.ppf(0.975, len(values) - 1) * error)
+
+
+def table(rows, columns, show):
+    """A Markdown table: the cell of a row and a column is ``show(row, column)``.
+
+    >>> print(table([2, 3], [10, 100], lambda a, b: a * b))
+    |  | 10 | 100 |
+    |---|--:|--:|
+    | **2** | 20 | 200 |
+    | **3** | 30 | 300 |
+    """
+    lines = ["".join(f"| {word} " for word in ["", *columns]) + "|"]
+    lines.append("|---" + "|--:" * len(columns) + "|")
+    for row in rows:
+        cells = "".join(f" {show(row, column)} |" for column in columns)
+        lines.append(f"| **{row}** |{cells}")
+    return "\n".join(lines)
 
 
 # ---------------------------------------------------------------- names and order

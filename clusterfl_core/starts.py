@@ -10,9 +10,12 @@ Examples
 True
 """
 
+import math
+
 import torch
 
 from clusterfl_core import compute, machine
+from clusterfl_core.evaluation import loss_and_lowest
 from clusterfl_core.simulation import Diverged, run
 
 __all__ = ["restarts", "training_loss"]
@@ -50,7 +53,7 @@ def restarts(algorithm, federation, rounds, *, seeds, progress=True):
             losses[s] = float("inf")
             if len(losses) == len(seeds) and not runs:
                 raise
-    return runs[min(runs, key=losses.get)], losses
+    return runs[min(runs, key=lambda s: (math.isnan(losses[s]), losses[s]))], losses
 
 
 def training_loss(run, federation):
@@ -58,4 +61,4 @@ def training_loss(run, federation):
     rows = torch.arange(len(federation))
     chunks = rows.split(machine.chunk_size(run.models, federation.train))
     matrices = [compute.loss_matrix(run.models, federation.train.take(some)) for some in chunks]
-    return float(torch.cat(matrices).min(1).values.mean())
+    return float(loss_and_lowest(torch.cat(matrices))[0].mean())

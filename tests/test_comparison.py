@@ -1,5 +1,7 @@
 """The comparison on equal terms: clients, prices, purses, the judge."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -10,7 +12,8 @@ import clusterfl_core as cf
 from clusterfl_core import comparison
 
 PLAIN = {"gamma": 0.2, "tau": 5, "k": 3, "alone": 5, "eps1": 0.04, "ratio": 6, "safe": 0.5}
-PLAIN |= {"lam": 0.1, "part": 1.0}
+PLAIN |= {"lam": 0.1, "part": 1.0, "own": 5, "own_gamma": 0.1}
+EVERY = comparison.METHODS + comparison.LATER
 PRICES = {  # models and passes of one client in one round, k = 3 and tau = 5; FedSoft: in two
     "LocalOnly": (0, 5),
     "FedAvg": (2, 5),
@@ -19,6 +22,9 @@ PRICES = {  # models and passes of one client in one round, k = 3 and tau = 5; F
     "FedSoft": (11, 11),
     "CFL": (2, 5),
     "IFCA": (4, 6),
+    "FineTuned": (2, 5),
+    "CLoVE": (5, 6),  # its own model comes twice
+    "OneShot?": (2, 5),
 }
 
 
@@ -63,7 +69,7 @@ def test_a_view_can_be_undone(turn, mirror, names):
     assert [names.index(int(name)) for name in b] == y.tolist()
 
 
-@pytest.mark.parametrize("method", comparison.METHODS)
+@pytest.mark.parametrize("method", EVERY)
 def test_a_round_costs_what_the_price_list_says(method):
     people = comparison.build("hard", 0)
     algorithm = comparison.make(method, PLAIN, len(people))
@@ -75,7 +81,7 @@ def test_a_round_costs_what_the_price_list_says(method):
     assert spent == pytest.approx(once * np.array(PRICES[method]))
 
 
-@pytest.mark.parametrize("method", comparison.METHODS)
+@pytest.mark.parametrize("method", EVERY)
 @pytest.mark.parametrize("purse", [(23, 1e6), (1e6, 61)])
 def test_a_run_ends_before_the_round_that_breaks_the_purse(method, purse):
     people = comparison.build("tiny", 0)
@@ -91,6 +97,36 @@ def test_a_run_ends_before_the_round_that_breaks_the_purse(method, purse):
     _, b, w = comparison.one_round(algorithm, state, people)
     assert moved + b > models or work + w > passes
     assert score == round(float(comparison.accuracy(state, people).mean()), 4)
+
+
+def test_what_later_methods_are_made_of():
+    made = {m: comparison.make(m, PLAIN, 24) for m in comparison.LATER}
+    assert made["OneShot?"] == replace(comparison.make("OneShot", PLAIN, 24), clusters=None)
+    net, sgd = comparison.NET, cf.LocalSGD(5, 0.2)
+    assert made["CLoVE"] == cf.CLoVE(net, 3, sgd)
+    other = comparison.make("CLoVE", PLAIN | {"starts": 10, "first": "random"}, 24)
+    assert other == cf.CLoVE(net, 3, sgd, first="random", starts=10)
+    tune = cf.LocalSGD(5, 0.1)
+    assert made["FineTuned"] == cf.FineTuned(net, sgd, after=99, tune=tune)  # 2 x 99 + 1 models
+    long = comparison.make("FineTuned", PLAIN | {"tau": 30, "own": 100}, 24)
+    assert long.after == 30  # 30 x 30 + 100 passes
+    assert comparison.make("FineTuned", PLAIN | {"after": 3}, 24).after == 3
+
+
+def test_one_shot_without_k_forms_the_groups_of_hard_and_none_of_skewed():
+    s = PLAIN | {"gamma": 0.4, "alone": 100}
+    for kind, groups in (("hard", 4), ("skewed", 1)):
+        people = comparison.build(kind, 0)
+        _, state = comparison.play(comparison.make("OneShot?", s, 24), people, 0, models=4)
+        assert len(state.bank) == groups
+
+
+def test_fine_tuning_is_done_once_however_much_is_left():
+    people = comparison.build("hard", 0)
+    algorithm = comparison.make("FineTuned", PLAIN | {"after": 2, "own": 7}, 24)
+    rows, state = comparison.play(algorithm, people, 0)
+    assert rows[-1][:3] == (3, 5.0, 17.0)  # twice two models and 5 steps, then one and 7
+    assert len(state.bank) == len(people)
 
 
 def test_looking_on_the_way_changes_nothing():

@@ -11,9 +11,7 @@ BOOK = house.ROOT / "book"
 CHAPTERS = sorted(path for path in BOOK.glob("*.ipynb") if path.stem != "experiments")
 LINES, DRAWN = 500, 8  # of code a chapter, of drawing a figure
 LONG = {  # chapters that have more lines of code
-    "03_clusters",
-    "08_cfl_algorithm",
-    "12_no_start_no_k", "13_choosing", "14_beyond_one_machine",
+    "13_choosing",
 }  # fmt: skip
 
 

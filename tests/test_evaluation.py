@@ -201,6 +201,18 @@ def test_what_identity_accuracy_says_of_typical_cases(estimated, clusters, accur
     assert found == accuracy
 
 
+@pytest.mark.parametrize("clusters", [[0, 1, 0, 1, 1], [0, 1, 2, 0, 1, 2], [0, 0, 0, 0]])
+def test_the_blind_level_is_the_mean_over_all_guesses(clusters):
+    true = torch.tensor(clusters)
+    guesses = itertools.product(range(int(true.max()) + 1), repeat=len(true))
+    exact = [evaluation.identity_accuracy(torch.tensor(one), true) for one in guesses]
+    found = evaluation.blind_level(true)
+    assert found == pytest.approx(sum(exact) / len(exact), abs=0.01)
+    assert found == evaluation.blind_level(true)  # not torch's global dice
+    assert found == evaluation.blind_level(true + 7)  # names do not matter
+    assert 1 / (int(true.max()) + 1) <= found <= 1
+
+
 def partition(names):
     """The groups of equal names, whatever the names are."""
     return {frozenset(i for i, n in enumerate(names) if n == one) for one in set(names)}

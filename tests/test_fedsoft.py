@@ -110,6 +110,15 @@ def test_equally_good_centers_leave_the_point_to_the_first():
     assert found.tolist() == [[1.0, 0.01, 0.01]] * 6
 
 
+def test_no_point_votes_for_a_center_whose_loss_is_not_a_number():
+    federation = linear()
+    rows = torch.randn(3, 3, generator=generator(99, 7))
+    found = fedsoft.estimate_importance(bank_of(rows[1:]), federation.train, 0.0)
+    rows[0, 0] = torch.nan
+    sick = fedsoft.estimate_importance(bank_of(rows), federation.train, 0.0)
+    assert torch.equal(sick, torch.nn.functional.pad(found, (1, 0)))
+
+
 def test_smoother_lifts_only_what_lies_below_it():
     federation = linear()
     bank = bank_of(torch.randn(2, 3, generator=generator(99, 7)))

@@ -68,6 +68,15 @@ def test_a_cloud_spreads_as_the_rows_do(n, d, seed):
     assert apart[0] == pytest.approx(apart[1])  # the mean squared distance is the same
 
 
+def test_rows_are_held_against_clouds_that_spread_alike():
+    rows = blobs(3, 5, 8, 3)
+    scores, clouds = grouping.against_clouds(rows, generator("test", 1), 7)
+    alike = grouping.spread_alike(rows, generator("test", 1), 7)
+    assert clouds.tolist() == [grouping.cuts(cloud)[1].tolist() for cloud in alike]
+    assert scores.tolist() == grouping.cuts(rows)[1].tolist()
+    assert scores[1] > clouds[:, 1].max() + 0.07  # the cut into three
+
+
 def test_a_silhouette_means_nothing_by_itself():
     """One cloud in the plane scores far above 0.16, the cut of a first trial, and stays whole."""
     for seed in range(5):

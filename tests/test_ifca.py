@@ -91,6 +91,23 @@ def test_equal_losses_go_to_the_lowest_model():
     assert ifca.lowest(losses).tolist() == [1, 0, 2]
 
 
+def test_nobody_chooses_a_model_whose_loss_is_not_a_number():
+    nan, inf = float("nan"), float("inf")
+    losses = torch.tensor([[nan, 1.0, 2.0], [2.0, nan, 1.0], [nan, inf, nan], [nan, nan, nan]])
+    least, chosen = ifca.loss_and_lowest(losses)
+    assert chosen.tolist() == [1, 2, 1, 0]
+    assert least[:3].tolist() == [1.0, 1.0, inf]
+    assert least[3].isnan()
+    bank = models_of("classes", 3)
+    sick = bank.map(lambda tensor: tensor.clone())
+    for tensor in sick.tensors.values():
+        tensor[0] = nan
+    clients = ragged("classes", [3] * 30)
+    found = ifca.estimate_identities(sick, clients)
+    others = 1 + ifca.estimate_identities(bank.take([1, 2]), clients)
+    assert torch.equal(found, others)
+
+
 # ---- one round
 
 
@@ -418,6 +435,14 @@ def test_planted_parameters_are_recovered_within_the_noise_floor(option, step_si
         assert (theta - federation.truth["theta"][cluster]).norm() < 0.04
         assert (theta - pooled_least_squares(federation, cluster)).norm() < 1e-5
     assert found.history[-1]["error"] < 0.1**2 * 1.4
+
+
+def test_a_start_whose_loss_is_not_a_number_is_not_the_best(monkeypatch):
+    algorithm, lost = IFCA(MODEL, 2), iter([float("nan"), 2.0, 1.0])
+    monkeypatch.setattr(starts, "training_loss", lambda run, federation: next(lost))
+    best, losses = starts.restarts(algorithm, a_federation(), 1, seeds=range(3), progress=False)
+    assert best.seed == 2
+    assert losses[0] != losses[0]
 
 
 def test_restarts_keep_the_run_with_the_lowest_final_training_loss():

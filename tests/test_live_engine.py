@@ -877,6 +877,13 @@ def test_distance_to_the_truth_is_that_of_the_best_matching(page):
     np.testing.assert_allclose(found, [0.1, 1, 1])
 
 
+def test_the_lowest_loss_is_a_number_if_there_is_one(page):
+    found = page.evaluate(
+        "() => [[NaN, 1, 2], [2, NaN, 1], [NaN, Infinity, NaN], [NaN, NaN]].map(engine.lowest)"
+    )
+    assert found == [1, 2, 1, 0]
+
+
 def test_restarts_keep_the_start_with_the_lowest_loss(page):
     given = {
         "truth": [[3, 0], [-3, 0], [0, 3]],

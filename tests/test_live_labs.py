@@ -849,3 +849,12 @@ def test_a_shared_link_that_is_played_again_says_so(desk, site):
         bench.settle()
         assert "Solved: 4 groups, 4 models" in progress.text_content()
         assert status.text_content() == bench.state(), "the end is said"
+
+
+@pytest.mark.parametrize("more", [{}, {"near": 0.8}, {"noise": 1.6}, {"by": "losses"}])
+def test_the_window_of_the_threshold_is_where_all_stand_right(more):
+    lab = cf.live.labs.threshold
+    settings = {"by": "models", "link": "single", "near": 1.2, "noise": 1, "points": 40}
+    settings |= {"size": 3, "draw": 0} | more
+    found = [t for t in range(0, 101) if lab.cut(t, **settings)["right"] == 100]
+    assert lab.window(**settings) == ((found[0], found[-1]) if found else None)

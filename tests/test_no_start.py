@@ -1,4 +1,4 @@
-"""Chapter 12: SR-FCA and StoCFL's merging as its cells build them, and what it reads as stored."""
+"""Chapter 12: SR-FCA and StoCFL as its cells and its experiment build them, and what is stored."""
 
 import json
 from dataclasses import dataclass, replace
@@ -21,7 +21,8 @@ from clusterfl_core.populations import regression
 
 CHAPTER = house.ROOT / "book" / "12_no_start_no_k.ipynb"
 EXPERIMENT = house.ROOT / "book" / "experiments" / "12_no_start.ipynb"
-SHARED = ["sr-fca-parts", "sr-fca-graph", "sr-fca-mean", "sr-fca-refine", "sr-fca-class"]
+SHARED = ["sr-fca-parts", "sr-fca-graph", "sr-fca-mean", "sr-fca-refine", "sr-fca-class", "unite"]
+LATER = ["losses-distance", "losses-class", "stocfl-class"]
 ALONE, LOCAL = cf.LocalSGD(60, 0.1), cf.LocalSGD(3, 0.05)
 
 
@@ -36,8 +37,11 @@ def built():
     names |= {"dataclass": dataclass, "replace": replace, "normalize": normalize}
     names["__name__"] = __name__
     text = sources(CHAPTER)
-    for one in (*SHARED, "unite"):
+    for one in SHARED:
         exec(compile(text[one], one, "exec"), names)
+    more = sources(EXPERIMENT)
+    for one in LATER:
+        exec(compile(more[one], one, "exec"), names)
     exec(compile(text["sweep"].partition("\n\n\ndef counts")[0], "sweep", "exec"), names)
     return names
 
@@ -49,7 +53,7 @@ def sr_fca(**more):
     return OURS["SRFCA"](Normal(4).double(), alone=ALONE, local=LOCAL, **more)
 
 
-def test_chapter_and_experiment_have_the_same_sr_fca():
+def test_chapter_and_experiment_have_the_same_parts():
     here, there = sources(CHAPTER), sources(EXPERIMENT)
     assert [here[one] for one in SHARED] == [there[one] for one in SHARED]
 
@@ -90,7 +94,7 @@ def test_the_threshold_is_a_share_of_all_pairs():
         assert np.mean(within) == pytest.approx(share, abs=1 / 36)
 
 
-@pytest.mark.parametrize("sizes", [[6] * 4, [9, 9, 6], [24], [1, 2, 3]])
+@pytest.mark.parametrize("sizes", [[6] * 4, [9, 9, 6], [24], [1, 2, 3], [40] * 4])
 def test_the_share_of_the_pairs_within_groups(sizes):
     own = np.repeat(np.arange(len(sizes)), sizes)
     pairs = [own[i] == own[j] for i in range(len(own)) for j in range(i)]
@@ -172,6 +176,50 @@ def test_who_is_silent_at_first_stands_in_the_middle():
     torch.testing.assert_close(state.alone[5], rows[5])
 
 
+# ---------------------------------------------------------------- SR-FCA by losses
+
+
+def by_losses(**more):
+    return OURS["ByLosses"](Normal(4).double(), alone=ALONE, local=LOCAL, **more)
+
+
+def test_losses_are_averaged_over_the_members_of_each_cluster():
+    losses = torch.tensor([[1.0, 5.0], [3.0, 7.0], [10.0, 0.0]])
+    found = OURS["by_members"](torch.tensor([0, 0, 1]), losses)
+    assert found.tolist() == [[2.0, 6.0], [10.0, 0.0]]
+    assert OURS["both_ways"](found).tolist() == [[2.0, 8.0], [8.0, 0.0]]
+
+
+def test_one_shot_compares_what_each_model_loses_on_the_others_data():
+    federation, algorithm = regression(THETA[:2], 6, 30, 0.2), by_losses(near=0.4)
+    (first,) = cf.rounds(algorithm, federation, 1)
+    alone = first.state.alone
+    bank = first.state.bank.unflatten(alone)
+    losses = [[*cf.compute.mean_losses(bank.take([j] * 6), federation.train)] for j in range(6)]
+    losses = torch.tensor(losses).T
+    torch.testing.assert_close(first.state.said, losses.float())
+    far = ((losses + losses.T) / 2)[tuple(torch.triu_indices(6, 6, 1))]
+    assert first.state.limit == pytest.approx(float(far.quantile(0.4)), rel=1e-5)
+    assert first.state.assignments.tolist() == [0, 0, 0, 1, 1, 1]
+
+
+def test_groups_are_found_by_losses_and_paid_for_with_all_models():
+    federation = regression(THETA, 18, 30, 0.2)
+    seen = [*cf.rounds(by_losses(near=OURS["inside"]([6] * 3) - 0.01), federation, 8)]
+    assert cf.evaluation.identity_accuracy(seen[-1].state.assignments, federation.clusters) == 1
+    one = seen[1].bytes_down // 18  # a round of training: a model down, a model up
+    assert [(a.bytes_down // one, a.bytes_up // one) for a in seen] == [
+        (18 + 18 * 18, 18), *[(18, 18)] * 4, (18 + 18 * 3, 18), *[(18, 18)] * 2
+    ]  # fmt: skip
+
+
+def test_who_was_left_out_by_losses_joins_the_only_cluster():
+    federation = regression(THETA[:2], 12, 30, 0.2)
+    first, *_, last = cf.rounds(by_losses(near=1 / 66), federation, 8)
+    assert sorted(first.state.assignments.unique().tolist()) == [-1, 0]
+    assert last.state.assignments.tolist() == [0] * 12
+
+
 # ---------------------------------------------------------------- StoCFL
 
 
@@ -221,26 +269,135 @@ def test_means_of_groups_are_more_alike_than_their_members():
     assert joined > single + 0.2
 
 
+def stocfl(rho, mu=0.0, part=1.0):
+    return OURS["StoCFL"](Normal(4).double(), rho, mu, ALONE, LOCAL, part)
+
+
+def test_with_everybody_united_and_no_spring_stocfl_is_federated_averaging():
+    federation = regression(THETA[:1], 12, 30, 0.2)
+    plain = cf.FedAvg(Normal(4).double(), LOCAL, weighted=False)
+    for mine, its in zip(
+        cf.rounds(stocfl(0.5), federation, 4), cf.rounds(plain, federation, 4), strict=True
+    ):
+        assert mine.state.assignments.tolist() == [0] * 12
+        for row in (0, 12):  # the cluster's model, and the global one
+            torch.testing.assert_close(mine.state.bank.flatten()[row], its.state.bank.flatten()[0])
+
+
+def test_a_spring_holds_a_cluster_near_the_global_model():
+    federation, far = regression(THETA[:2], 12, 30, 0.2), []
+    for mu in (0.0, 1.0, 5.0):
+        *_, last = cf.rounds(stocfl(0.9, mu), federation, 10)
+        rows, own = last.state.bank.flatten(), last.state.assignments
+        assert cf.evaluation.identity_accuracy(own, federation.clusters) == 1
+        far.append(float((rows[own] - rows[12]).norm()))
+    assert far[0] > far[1] > far[2] > 0
+
+
+def test_a_client_is_observed_once_and_moves_two_models_a_round_each_way():
+    federation = regression(THETA[:2], 12, 30, 0.2)
+    seen = [*cf.rounds(stocfl(0.9), federation, 3)]
+    assert [a.bytes_down for a in seen] == [a.bytes_up for a in seen]
+    assert seen[0].bytes_down == 1.5 * seen[1].bytes_down == 1.5 * seen[2].bytes_down
+
+
+def test_united_clusters_keep_the_model_of_the_largest():
+    federation, algorithm = regression(THETA[:2], 6, 30, 0.2), stocfl(-1.0)
+    state = algorithm.init(federation, 0)
+    bank = state.bank.unflatten(torch.arange(7.0).double()[:, None].expand(-1, 4).clone())
+    names, all_of_them = torch.tensor([0, 1, 1, 3, 3, 3]), torch.ones(6, dtype=torch.bool)
+    made = torch.tensor([True, True, False, True, False, False])
+    state = replace(state, bank=bank, assignments=names, made=made, seen=all_of_them)
+    state = algorithm.united(replace(state, psi=torch.ones(6, 4).double()))
+    assert state.assignments.tolist() == [0] * 6
+    assert state.bank.flatten()[0].tolist() == [3.0] * 4
+    assert state.made.tolist() == [True] + [False] * 5
+
+
 # ---------------------------------------------------------------- the stored runs
 
 
-def test_stored_runs_are_whole_and_of_the_same_methods():
-    runs = [one for one in cf.results.stored("12_no_start") if "population" in one["settings"]]
-    kinds = {one["settings"]["population"] for one in runs}
+@pytest.mark.parametrize("name", ["population", "later"])
+def test_stored_runs_are_whole_and_of_the_same_methods(name):
+    runs = [one for one in cf.results.stored("12_no_start") if name in one["settings"]]
+    kinds = {one["settings"][name] for one in runs}
     assert kinds == {"hard", "nested", "soft", "liars", "tiny", "skewed"}
     for kind in kinds:
-        own = [one for one in runs if one["settings"]["population"] == kind]
+        own = [one for one in runs if one["settings"][name] == kind]
         assert [one["seed"] for one in own] == list(range(10))
         assert len({tuple(one["values"]) for one in own}) == 1
         counts = {len(run["clients"]) for one in own for run in one["values"].values()}
         assert counts == {int(cf.comparison.honest(cf.comparison.build(kind, 0)).sum())}
 
 
-def test_seeds_of_the_search_are_none_of_the_comparison():
-    runs = [one for one in cf.results.stored("12_no_start") if "search" in one["settings"]]
+@pytest.mark.parametrize("name", ["search", "later search"])
+def test_seeds_of_the_search_are_none_of_the_comparison(name):
+    runs = [one for one in cf.results.stored("12_no_start") if name in one["settings"]]
     assert len(runs) == 6
     assert {one["seed"] for one in runs} == {100}
     for one in runs:
         for found in one["values"].values():
             assert len(found["first"]) == 12
             assert found["won"] in found["tried"]
+
+
+# ---------------------------------------------------------------- the cut on other worlds
+
+
+def of_world(name):
+    return [one["values"] for one in cf.results.stored("12_cut", world=name)]
+
+
+def test_forty_populations_were_drawn_and_every_world_has_five_seeds():
+    runs = cf.results.stored("12_cut")
+    drawn = [(one["seed"], one["settings"]["drawn"]) for one in runs if "drawn" in one["settings"]]
+    assert drawn == [(s, j) for j in range(8) for s in range(5)]
+    worlds = [one["settings"]["world"] for one in runs if "world" in one["settings"]]
+    assert {worlds.count(name) for name in worlds} == {5}
+    assert len(set(worlds)) == 7 + 8 + 3 + 4
+
+
+def test_stored_answers_follow_from_the_stored_numbers():
+    """One rule: the best cut if it stands out by 0.07 and at most 4 of 99 clouds do as well."""
+    for one in cf.results.stored("12_cut"):
+        run = one["values"]
+        cut = run["excess"] >= 0.07 and run["as_much"] <= 4
+        assert run["found"] == (run["cut"] if cut else 1)
+        assert run["found"] == len(set(run["groups"]))
+        assert run["sort"] == (
+            run["cut_is"] if cut else "exact" if run["true"] == 1 else "together"
+        )
+
+
+def test_what_chapter_12_says_of_single_worlds():
+    assert {run["sort"] for run in of_world("mnist, swapped, 200")} == {"exact"}
+    assert {run["sort"] for run in of_world("mnist, swapped, 40")} == {"together"}
+    assert {run["found"] for run in of_world("writers, nothing")} == {1}
+    for k in ("two", "four"):
+        assert {run["sort"] for run in of_world(f"regression, {k} of zeros and ones")} == {
+            "together"
+        }
+
+
+def test_what_chapter_12_says_of_those_that_are_told_and_not_told():
+    def accuracy(kind, method):
+        runs = [
+            run["values"][method]
+            for key in ("population", "later")
+            for run in cf.results.stored("12_no_start", **{key: kind})
+            if method in run["values"]
+        ]
+        return np.array([100 * np.mean(run["clients"]) for run in runs])
+
+    def beaten(kind, method, other):
+        middle, half = cf.results.interval(accuracy(kind, other) - accuracy(kind, method))
+        return middle > half
+
+    told = "IFCA", "IFCA, five short", "CLoVE, ten starts", "OneShot"
+    for kind in ("hard", "nested", "liars"):
+        assert not any(beaten(kind, "SR-FCA, by losses", one) for one in told)
+    for one in told:
+        assert beaten("skewed", one, "FedAvg")
+        assert not beaten("tiny", "FedAvg", one)
+    groups = [one["values"]["StoCFL"] for one in cf.results.stored("12_no_start", later="skewed")]
+    assert {one["groups"] for one in groups} == {23, 24}

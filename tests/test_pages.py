@@ -363,7 +363,7 @@ def test_jupyterlab_folds_what_the_page_hides(browser, tmp_path):
             code = not (tags & {"hide-input", "remove-input"}) and not whole
             first = "" if code else "".join(cell["source"]).split("\n")[0]
             expected.append([code, first, not whole])
-    assert sum(first.startswith("# @title Solution") for _, first, _ in expected) == 4
+    assert sum(first.startswith("# @title Solution") for _, first, _ in expected) == 3
     (tmp_path / "chapter.ipynb").write_text(json.dumps(notebook), encoding="utf-8")
     with jupyter_lab(tmp_path) as address:
         tab = browser.new_page(viewport=WIDE)

@@ -15,6 +15,7 @@ from pathlib import Path
 import house
 import numpy as np
 import pytest
+import scipy.stats
 import torch
 
 import clusterfl_core as cf
@@ -538,3 +539,21 @@ def test_the_wheel_carries_the_records_and_new_ones_go_to_the_working_folder(tmp
         subprocess.run([sys.executable, "-c", script], cwd=work, env=alone, check=True)
     assert sorted((tmp_path / "site").rglob("*.json")) == site
     assert sorted(work.rglob("*.json")) == [work / "results" / "06_x" / f"{name}.json"]
+
+
+# ---------------------------------------------------------------- what pages show
+
+
+def test_an_interval_is_that_of_student():
+    values = np.random.default_rng(0).standard_normal(10)
+    low, high = scipy.stats.ttest_1samp(values, 0).confidence_interval(0.95)
+    mean, half = results.interval(values)
+    assert (mean - half, mean + half) == pytest.approx((low, high))
+    with pytest.raises(ValueError, match=r"values must be two numbers at least, got \[1\.0\]"):
+        results.interval([1])
+
+
+def test_a_table_has_equally_many_bars_in_each_line():
+    text = results.table("ab", ["x", "y"], lambda row, column: row + column)
+    assert text.split("\n")[2:] == ["| **a** | ax | ay |", "| **b** | bx | by |"]
+    assert {line.count("|") for line in text.split("\n")} == {4}

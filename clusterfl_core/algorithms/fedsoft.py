@@ -56,7 +56,10 @@ def estimate_importance(bank, clients, smoother):
     the paper leaves open. A row sums to one plus at most (k - 1) sigma.
     """
     table, votes = compute.point_loss_table(bank, clients), clients.mask()
-    least, counts = table.amin(0), []
+    if (least := table.amin(0)).isnan().any():  # NaN is no loss
+        table = torch.where(table.isnan(), torch.inf, table)
+        least = table.amin(0)
+    counts = []
     for losses in table:  # many times faster than argmin over so short an axis
         mine = votes & (losses == least)
         votes = votes & ~mine

@@ -12,11 +12,12 @@ import { ALGORITHMS } from "./kinds.js";
 import { range } from "./random.js";
 import { LocalSGD } from "./solvers.js";
 
-// Index of the lowest loss; the first one where several are equal.
+// Index of the lowest loss; the first one where several are equal. NaN is no loss.
 export function lowest(losses) {
   let least = 0;
   losses.forEach((loss, j) => {
-    if (loss < losses[least]) least = j;
+    const first = Number.isNaN(losses[least]) && !Number.isNaN(loss);
+    if (first || loss < losses[least]) least = j;
   });
   return least;
 }

@@ -1,5 +1,7 @@
 """Threshold: a tree of local models or loss vectors, and the height at which it is cut."""
 
+from bisect import bisect_left, bisect_right
+
 import numpy as np
 import torch
 
@@ -10,9 +12,10 @@ from clusterfl_core.live.fields import Choice, Number, Whole
 from clusterfl_core.live.page import laboratory
 from clusterfl_core.models import LinearRegression
 
-__all__ = ["FIELDS", "compared", "cut", "threshold", "world"]
+__all__ = ["FIELDS", "compared", "cut", "threshold", "window", "world"]
 
 EACH, APART = 3, 2.4
+GIVEN = ("near", "noise", "points", "size", "draw")  # what makes a world
 FIELDS = {
     "threshold": Whole("threshold, % of the height", 0, 100),
     "by": Choice(
@@ -144,10 +147,28 @@ def cut(threshold, *, by, link, near, noise, points, size, draw):
     }
 
 
+def window(*, by="models", link="single", near=1.2, noise=1, points=40, size=3, draw=0):
+    """The window: the first and the last whole percent at which :func:`cut` has everybody right.
+
+    None if no whole percent has.
+    """
+    settings = {"by": by, "link": link, "near": near, "noise": noise, "points": points}
+    settings |= {"size": size, "draw": draw}
+    groups, tries = len(world(near, noise, points, size, draw)[1]), range(101)
+
+    def fewer(percent):
+        return -cut(percent, **settings)["groups"]
+
+    first = bisect_left(tries, -groups, key=fewer)
+    last = bisect_right(tries, -groups, key=fewer) - 1
+    right = first <= last and cut(first, **settings)["right"] == 100
+    return (first, last) if right else None
+
+
 def _still(found):
     from clusterfl_core import figures  # slow to import
 
-    given = {name: found[name] for name in ("near", "noise", "points", "size", "draw")}
+    given = {name: found[name] for name in GIVEN}
     federation, truth = world(**given)
     alone, _ = compared(federation, "models")
     panel = figures.panel("Lone models of clients in four groups.", width=220, aspect="equal")
