@@ -41,6 +41,8 @@ def test_directions_alone_do_not_tell_congruent_clients_from_others():
         at = np.abs(np.array(some[0]["round"]) - 20).argmin()
         early, late = (np.mean([one["longest"][t] for one in some]) for t in (at, -1))
         assert (late < early) == (kind == "congruent")
+        after = np.mean([one["longest"][at:] for one in some], axis=0)
+        assert (after.min() < 0.2) == (kind == "congruent")
 
 
 @pytest.mark.parametrize("population", CONGRUENT)
@@ -131,6 +133,19 @@ def test_ratios_leave_cuts_out_and_cut_unequal_amounts():
     assert all(judged("unequal amounts", "lengths"))
     assert not any(judged("halves", "lengths"))
     assert all(judged("halves", "ratios"))
+
+
+def test_rules_that_wait_leave_halves_whole_and_have_no_time_for_eight_groups():
+    for rule in RULES:
+        waits = rule in ("ratios", "our run's lengths")
+        assert judged("halves", rule) == [waits] * SEEDS
+        assert judged("eight permutations", rule) == [not waits] * SEEDS
+        assert not any(judged("eight permutations", rule, "torn"))
+    first = {
+        rule: [cuts[0] for world in every_world() for cuts in judged(world, rule, "splits") if cuts]
+        for rule in ("lengths", "ratios", "our run's lengths")
+    }
+    assert max(first["lengths"]) < 15 < min(first["ratios"] + first["our run's lengths"])
 
 
 def test_at_once_lengths_are_right_in_the_same_runs_and_ratios_tear():
