@@ -13,7 +13,8 @@ def make(root: Path, code: str) -> Path:
     for name in ("_config.yml", "pyproject.toml", "CITATION.cff"):
         shutil.copy(house.ROOT / name, root)
     (root / "tools").mkdir()
-    shutil.copy(house.ROOT / "tools" / "live_pages.py", root / "tools")
+    for extension in ("live_pages.py", "formulas.py"):
+        shutil.copy(house.ROOT / "tools" / extension, root / "tools")
     for folder in ("_static", "_extra"):
         shutil.copytree(house.ROOT / "book" / folder, root / "book" / folder)
     (root / "_toc.yml").write_text(

@@ -10,13 +10,13 @@ SITE = house.ROOT / "_build" / "html"
 
 
 @pytest.fixture(scope="module")
-def bound(tmp_path_factory):
+def bound(browser, tmp_path_factory):
     """Front page, the first two chapters and the glossary, bound; with what the binder returned."""
     few = ["book/intro", "book/01_fedavg", "book/02_heterogeneity", "book/glossary"]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(house, "contents", lambda: few)
         out = tmp_path_factory.mktemp("pdf") / "book.pdf"
-        pages = book_pdf.bind(SITE, out)
+        pages = book_pdf.bind(browser, SITE, out)
     return PdfReader(out), pages, out
 
 
@@ -76,7 +76,7 @@ def test_the_whole_book_will_weigh_less_than_its_limit(bound):
     assert bound[2].stat().st_size < book_pdf.MOST / 8  # an eighth of its pages
 
 
-def test_without_a_page_there_is_no_book(tmp_path):
+def test_without_a_page_there_is_no_book(browser, tmp_path):
     with pytest.raises(SystemExit, match=r"lacks intro\.html.*make book"):
-        book_pdf.bind(tmp_path, tmp_path / "book.pdf")
+        book_pdf.bind(browser, tmp_path, tmp_path / "book.pdf")
     assert list(tmp_path.iterdir()) == []

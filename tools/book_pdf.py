@@ -163,30 +163,25 @@ def _lead_within(writer: PdfWriter, starts: dict[Path, int]) -> None:
             page[NameObject("/Annots")] = kept
 
 
-def bind(site: Path, out: Path) -> int:
+def bind(browser: Browser, site: Path, out: Path) -> int:
     """Bind the built book in ``site`` to one PDF at ``out``; return its pages."""
     paths = _pages(site)
     writer = PdfWriter()
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(
-            executable_path=house.chromium(), args=["--no-sandbox", "--disable-gpu"]
-        )
-        prints, rows, total = [], [], 0
-        for (title, made), path in zip(_printed(browser, paths), paths, strict=True):
-            reader = PdfReader(io.BytesIO(made))
-            reader.root_object.pop("/StructTreeRoot", None)  # it cannot be bound, and weighs most
-            rows.append((title, path, total + 1))
-            prints.append((title, reader))
-            total += len(reader.pages)
-            print(f"  {title}: {len(reader.pages)} pages", flush=True)
-        shift = len(PdfReader(io.BytesIO(_front(browser, rows, 0))).pages)
-        writer.append(PdfReader(io.BytesIO(_front(browser, rows, shift))), import_outline=False)
-        for title, reader in prints:
-            writer.append(reader, outline_item=title)
-        for page, number in zip(writer.pages, _numbers(browser, shift + total).pages, strict=True):
-            page.merge_page(number)
-            page.compress_content_streams()
-        browser.close()
+    prints, rows, total = [], [], 0
+    for (title, made), path in zip(_printed(browser, paths), paths, strict=True):
+        reader = PdfReader(io.BytesIO(made))
+        reader.root_object.pop("/StructTreeRoot", None)  # it cannot be bound, and weighs most
+        rows.append((title, path, total + 1))
+        prints.append((title, reader))
+        total += len(reader.pages)
+        print(f"  {title}: {len(reader.pages)} pages", flush=True)
+    shift = len(PdfReader(io.BytesIO(_front(browser, rows, 0))).pages)
+    writer.append(PdfReader(io.BytesIO(_front(browser, rows, shift))), import_outline=False)
+    for title, reader in prints:
+        writer.append(reader, outline_item=title)
+    for page, number in zip(writer.pages, _numbers(browser, shift + total).pages, strict=True):
+        page.merge_page(number)
+        page.compress_content_streams()
     _lead_within(writer, {path: first - 1 + shift for _, path, first in rows})
     writer.add_metadata({"/Title": "Clustered Federated Learning"})
     writer.compress_identical_objects(remove_duplicates=True, remove_unreferenced=True)
@@ -199,7 +194,12 @@ def bind(site: Path, out: Path) -> int:
 def main() -> None:
     """Bind the book and say where it is."""
     out = house.ROOT / "_build" / "clustered-federated-learning.pdf"
-    pages = bind(house.ROOT / "_build" / "html", out)
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(
+            executable_path=house.chromium(), args=["--no-sandbox", "--disable-gpu"]
+        )
+        pages = bind(browser, house.ROOT / "_build" / "html", out)
+        browser.close()
     size = out.stat().st_size
     print(f"{out}: {pages} pages, {size / 1e6:.1f} MB")
     if size > MOST:
