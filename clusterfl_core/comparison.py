@@ -199,8 +199,10 @@ def one_round(algorithm, state, people, device="cpu"):
     return one.state, models / len(people), work / len(people)
 
 
-def play(algorithm, people, seed, *, models=MODELS, passes=PASSES, watch=False, device="cpu"):
-    """Play rounds until the next one would break the purse; FineTuned is fine-tuned once.
+def play(
+    algorithm, people, seed, *, models=MODELS, passes=PASSES, most=None, watch=False, device="cpu"
+):
+    """Play rounds until the next one would break the purse, or until there are enough.
 
     Parameters
     ----------
@@ -208,6 +210,8 @@ def play(algorithm, people, seed, *, models=MODELS, passes=PASSES, watch=False, 
         As in :func:`clusterfl_core.run`.
     models, passes : float
         The purse, in the units of :func:`one_round`.
+    most : int, optional
+        How many rounds are enough: FineTuned's ``after`` and one, where it is fine-tuned once.
     watch : bool
         Whether to look on the way: in each of ten rounds, then more and more rarely.
     device : torch.device or str
@@ -224,8 +228,7 @@ def play(algorithm, people, seed, *, models=MODELS, passes=PASSES, watch=False, 
         score = float(accuracy(state, people)[honest(people)].mean())
         rows.append((state.round, round(moved, 2), round(work, 2), round(score, 4)))
 
-    last = algorithm.after + 1 if isinstance(algorithm, FineTuned) else None
-    while state.round != last:
+    while state.round != most:
         try:
             new, b, w = one_round(algorithm, state, people, device)
         except Diverged:

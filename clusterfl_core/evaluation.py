@@ -22,9 +22,8 @@ from clusterfl_core.similarity import separation_gap
 
 __all__ = ["adjusted_rand_index", "blind_level", "center_table", "hard", "identity_accuracy"]
 __all__ += ["loss_and_lowest", "lowest", "lowest_loss", "match_clusters", "mixture_ratio"]
-__all__ += ["own_distribution"]
-__all__ += ["own_training_data", "personal_quality", "quality", "same_people", "score"]
-__all__ += ["separation_gap", "torn"]
+__all__ += ["own_distribution", "own_training_data", "personal_quality", "quality", "same_people"]
+__all__ += ["score", "separation_gap", "torn"]
 
 
 def score(algorithm, state, federation):

@@ -124,7 +124,7 @@ def test_one_shot_without_k_forms_the_groups_of_hard_and_none_of_skewed():
 def test_fine_tuning_is_done_once_however_much_is_left():
     people = comparison.build("hard", 0)
     algorithm = comparison.make("FineTuned", PLAIN | {"after": 2, "own": 7}, 24)
-    rows, state = comparison.play(algorithm, people, 0)
+    rows, state = comparison.play(algorithm, people, 0, most=3)
     assert rows[-1][:3] == (3, 5.0, 17.0)  # twice two models and 5 steps, then one and 7
     assert len(state.bank) == len(people)
 
