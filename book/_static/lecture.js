@@ -6,7 +6,7 @@
     made.append(...inside);
     return made;
   };
-  const ALONE = "cfl-lab, .cf-figure, .widget-subarea, .cell_output img";
+  const ALONE = ".cf-figure, .widget-subarea, .cell_output img";
   const laboratory = (block) =>
     [block, ...block.querySelectorAll("*")].some(({ localName }) => localName.startsWith("cfl-"));
 
