@@ -194,7 +194,8 @@ def overflowing(page: Page) -> list[str]:
           const scroller = e =>
             !e.matches("body *") ? null : scrolls(e) ? e : scroller(e.parentElement);
           const hidden = "mjx-assistive-mml, mjx-assistive-mml *";  // for screen readers only
-          for (const e of document.querySelectorAll(`main article *:not(${hidden})`)) {
+          const parts = `main :is(article, .prev-next-area) *:not(${hidden})`;
+          for (const e of document.querySelectorAll(parts)) {
             const box = e.getBoundingClientRect(), around = scroller(e.parentElement);
             const start = around?.getBoundingClientRect().left ?? 0;
             const out = around ? box.left < start - 1 : box.right > width + 1;
