@@ -13,11 +13,16 @@ Examples
 
 from functools import reduce
 
-import numpy as np
 import torch
 
 from clusterfl_core import compute, models
-from clusterfl_core.matching import best_matching
+from clusterfl_core.matching import (
+    adjusted_rand_index,
+    blind_level,
+    identity_accuracy,
+    match_clusters,
+    torn,
+)
 from clusterfl_core.similarity import separation_gap
 
 __all__ = ["adjusted_rand_index", "blind_level", "center_table", "hard", "identity_accuracy"]
@@ -177,59 +182,3 @@ def same_people(federation):
         return False
     known = federation.clusters is not None and federation.test_clusters is not None
     return not known or torch.equal(federation.clusters, federation.test_clusters)
-
-
-def match_clusters(estimated, clusters):
-    """Best one-to-one matching of estimated clusters to true ones (Hungarian method).
-
-    ``estimated`` (-1: unknown, matches nothing) and ``clusters`` are LongTensor [m]. A dict of int
-    to int: for each matched estimated cluster the one true cluster it stands for.
-    """
-    known = estimated >= 0
-    rows = int(estimated.max()) + 1 if known.any() else 0
-    table = np.zeros((rows, int(clusters.max()) + 1))
-    np.add.at(table, (estimated[known].numpy(), clusters[known].numpy()), 1)
-    return best_matching(table)
-
-
-def identity_accuracy(estimated, clusters):
-    """Fraction of clients in the right cluster under the best matching of names.
-
-    Two estimated clusters never count for one true cluster, so a model shared by two true
-    clusters of equal size costs the clients of one of them.
-    """
-    matching = match_clusters(estimated, clusters)
-    right = [
-        matching.get(e) == c for e, c in zip(estimated.tolist(), clusters.tolist(), strict=True)
-    ]
-    return sum(right) / len(right)
-
-
-def blind_level(clusters, guesses=4000, seed=0):
-    """:func:`identity_accuracy` of blind guesses, on average: what finding nothing scores.
-
-    Each of so many ``guesses`` draws one of the k clusters for every client, all alike likely. The
-    best matching is chosen afterwards, so the level lies above 1 / k. ``clusters`` is LongTensor
-    [m].
-    """
-    dice, size = torch.Generator().manual_seed(seed), (guesses, len(clusters))
-    drawn = torch.randint(len(clusters.unique()), size, generator=dice)
-    return float(np.mean([identity_accuracy(one, clusters) for one in drawn]))
-
-
-def adjusted_rand_index(estimated, clusters):
-    """Agreement of two partitions of the clients: 1 if equal, about 0 for random ones."""
-    from sklearn.metrics import adjusted_rand_score  # slow to import
-
-    return float(adjusted_rand_score(clusters.tolist(), estimated.tolist()))
-
-
-def torn(groups, clusters):
-    """How many true clusters a partition tears: their clients lie in more than one group.
-
-    ``groups`` holds the clients of each group, ``clusters`` [m] the true cluster of each client. A
-    bipartition that tears none is *correct* (CFL, Definition 1); it need not find all clusters.
-    """
-    clusters = torch.as_tensor(clusters)
-    kinds = [clusters[torch.as_tensor(ids)].unique() for ids in groups]
-    return int((torch.cat(kinds).bincount() > 1).sum())
