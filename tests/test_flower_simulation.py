@@ -3,9 +3,9 @@
 import importlib.util
 
 import pytest
-from flower_cases import CASES
-from flower_lab import Lab, app
-from test_flower_deployment import PATIENCE, assert_alike, near
+from flower_lab import Lab
+from flower_small import CASES
+from test_flower_deployment import PATIENCE, app, assert_alike, near
 
 import clusterfl_core as cf
 
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.deployment
 @pytest.mark.parametrize("case", CASES)
 def test_flowers_simulation_ends_with_the_same_bits(tmp_path, case):
     file = tmp_path / "run.pt"
-    with Lab(tmp_path, clients=4, port=18380, simulation=True) as lab:
+    with Lab(tmp_path, clients=3, port=18380, simulation=True) as lab:
         lab.simulate(app(tmp_path / "app", case), 2, file, PATIENCE)
     assert file.exists(), lab.text()[-6000:]
     far = cf.Run.load(file)

@@ -33,7 +33,7 @@ timeout = 600.0
 PROGRAMS = '''"""The two programs of one algorithm on one federation."""
 
 import clusterfl_core as cf
-from flower_cases import CASES
+from {cases} import CASES
 
 federation, algorithm = CASES["{case}"]
 server = cf.flower.server_app(algorithm, 3, clients=len(federation), federation=federation)
@@ -41,11 +41,11 @@ client = cf.flower.client_app(algorithm, lambda number: federation.train.take([n
 '''
 
 
-def app(folder, case, more=""):
-    """Write the Flower app of one case, with ``more`` lines at the end of its programs."""
+def app(folder, case, more="", cases="flower_cases"):
+    """Write the Flower app of one of the cases, with ``more`` lines at the end of its programs."""
     folder.mkdir()
     (folder / "pyproject.toml").write_text(APP)
-    (folder / "programs.py").write_text(PROGRAMS.format(case=case) + more)
+    (folder / "programs.py").write_text(PROGRAMS.format(case=case, cases=cases) + more)
     return folder
 
 
