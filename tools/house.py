@@ -453,9 +453,11 @@ def test_deployment() -> None:
             run(own, "-m", "pip", "install", "-q", "--disable-pip-version-check", needed)
             stamp.write_text(installed_key())
     with step("Flower"):
-        # Two files at a time: they wait for clients that died, and waiting costs nothing.
-        names = ("flower_deployment", "deployment_page", "flower", "flower_simulation")
-        run(own, "-m", "pytest", *TWO, *(f"tests/test_{name}.py" for name in names))
+        # Two files at a time, the longest first: they wait for clients that died, and waiting costs
+        # nothing.
+        names = ("deployment_page", "flower_deployment", "flower", "flower_simulation")
+        files = [f"tests/test_{name}.py" for name in names]
+        run(own, "-m", "pytest", *TWO, "--no-loadscope-reorder", *files)
 
 
 # ---------------------------------------------------------------- the repository's address
