@@ -18,8 +18,8 @@ from typing import NamedTuple
 from clusterfl_core import results
 
 __all__ = [
-    "SIZES", "VERDICTS", "Ledger", "filters", "folder", "ledger", "link", "row", "runs", "shown",
-    "unclaimed",
+    "SIZES", "VERDICTS", "Ledger", "filters", "folder", "ledger", "link", "parameter", "row", "runs",
+    "shown", "unclaimed",
 ]  # fmt: skip
 
 VERDICTS = {
@@ -40,12 +40,14 @@ class Ledger(NamedTuple):
     ``papers`` maps a paper's key to its dict: ``name``, ``title``, ``authors``, ``address``,
     ``claim`` and ``erratum``, two lists of dicts, and for a second version ``same``, its places
     that say what a claim of the first says. ``programs`` has ``defect`` and ``right``; ``own``
-    maps experiments that answer no claim to the question that they do answer.
+    maps experiments that answer no claim to the question that they do answer; ``parameters`` lists
+    what :func:`parameter` reads.
     """
 
     papers: dict
     programs: dict
     own: dict
+    parameters: list
 
 
 def folder() -> Path:
@@ -78,8 +80,8 @@ def ledger() -> Ledger:
             read[path.stem] = tomllib.loads(path.read_text(encoding="utf-8"))
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
             raise ValueError(f"{path} is not TOML: {error}") from None
-    programs, own = read.pop("programs"), read.pop("own")["experiments"]
-    return Ledger(read, programs, own)
+    programs, own = read.pop("programs"), read.pop("own")
+    return Ledger(read, programs, own["experiments"], own["parameter"])
 
 
 def runs(number, stored=results.stored) -> list:
@@ -145,6 +147,29 @@ def unclaimed(book: Ledger, experiments, stored=results.stored) -> dict:
     return {name: count for name, count in left.items() if count}
 
 
+def parameter(book: Ledger, record) -> str:
+    """Say with which parameter an experiment was called to make a record.
+
+    Parameters
+    ----------
+    book : Ledger
+    record : dict
+        As :func:`clusterfl_core.results.stored` gives it.
+
+    Returns
+    -------
+    str
+        What follows ``SET=`` in the command that repeats it, such as "data=letters"; "" where it is
+        the experiment's default.
+    """
+    for one in book.parameters:
+        found = record["settings"].get(one["setting"])
+        fits = found is not None and found == one.get("value", found)
+        if record["experiment"] == one["experiment"] and fits:
+            return one["words"]
+    return ""
+
+
 def _name(record):
     return repr(sorted(record["settings"].items(), key=str)), record["seed"]
 
@@ -188,15 +213,16 @@ def shown(values, unit) -> str:
     return text + (f", never in {never}" if never else "")
 
 
-def row(claim, paper, compute, stored=results.stored) -> str:
+def row(book: Ledger, paper, claim, compute, stored=results.stored) -> str:
     """Write a claim as Markdown: a fold whose head is the place and the verdict.
 
     Parameters
     ----------
-    claim : dict
-        A claim of the ledger.
+    book : Ledger
     paper : str
-        The key of its paper.
+        The key of a paper.
+    claim : dict
+        One of its claims.
     compute : dict
         Functions by name: a quantity takes the values of one record.
     stored : callable
@@ -231,7 +257,7 @@ def row(claim, paper, compute, stored=results.stored) -> str:
     if claim["cause"]:
         ground = f" *({claim['ground']})*" if claim["ground"] else ""
         parts.append(f"**Why.** {claim['cause']}{ground}")
-    proofs = [*map(_evidence, claim["evidence"]), *_commands(claim, stored)]
+    proofs = [*map(_evidence, claim["evidence"]), *_commands(book, claim, stored)]
     if proofs:
         parts.append("**Evidence.** " + "; ".join(proofs) + ".")
     chapter = claim["chapter"]
@@ -314,14 +340,15 @@ def _evidence(text):
     return f"[{page.removesuffix('.ipynb')}]({page}){told}"
 
 
-def _commands(claim, stored):
+def _commands(book, claim, stored):
     """A command for each experiment of a claim, with the time and the machine of its runs."""
     wanted = {}
     for number in claim.get("number", ()):
-        some = wanted.setdefault(number["experiment"], {})
-        some |= {_name(record): record for record in runs(number, stored)}
+        for record in runs(number, stored):
+            some = wanted.setdefault((number["experiment"], parameter(book, record)), {})
+            some[_name(record)] = record
     lines = []
-    for experiment, several in wanted.items():
+    for (experiment, called), several in wanted.items():
         seeds = " ".join(map(str, sorted({record["seed"] for record in several.values()})))
         seconds = sum(record["seconds"] for record in several.values())
         took = f"{seconds / 3600:.1f} hours"
@@ -329,6 +356,7 @@ def _commands(claim, stored):
             minutes = max(1, round(seconds / 60))
             took = f"{minutes} minute{'s' * (minutes > 1)}"
         machines = " and ".join(sorted({record["device"] for record in several.values()}))
-        command = f'`make results EXPERIMENT={experiment} SEEDS="{seeds}"`'
+        words = f' SET="{called}"' if called else ""
+        command = f'`make results EXPERIMENT={experiment} SEEDS="{seeds}"{words}`'
         lines.append(f"{command} ({took}; {machines})")
     return lines

@@ -240,7 +240,7 @@ def test_what_happened_or_not_is_counted_by_runs():
 
 @pytest.mark.parametrize(("key", "claim"), CLAIMS, ids=IDS)
 def test_a_row_shows_the_verdict_and_can_be_filtered(key, claim):
-    text = claims.row(claim, key, quantities(), stored)
+    text = claims.row(BOOK, key, claim, quantities(), stored)
     head = text.partition("</summary>")[0]
     assert head.endswith(f": {claims.VERDICTS[claim['verdict']]}")
     assert f'id="claim-{claim["id"]}"' in head
@@ -250,6 +250,12 @@ def test_a_row_shows_the_verdict_and_can_be_filtered(key, claim):
         assert f'id="f-{kind}"' in form
         assert f"body:has(#f-{kind}:checked) .claim:not(.{kind}) {{display: none}}" in form
     assert text.count("<details") == text.count("</details>") == 1
+
+
+def test_a_command_says_the_parameter_of_its_runs():
+    (claim,) = [c for _, c in CLAIMS if c["id"] == "cfl-figure-9"]
+    text = claims.row(BOOK, "cfl", claim, quantities(), stored)
+    assert '`make results EXPERIMENT=09_language SEEDS="0 1 2" SET="text=ag_news"`' in text
 
 
 def test_filters_count_all_rows():
