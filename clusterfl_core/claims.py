@@ -18,8 +18,8 @@ from typing import NamedTuple
 from clusterfl_core import results
 
 __all__ = [
-    "SIZES", "VERDICTS", "Ledger", "filters", "folder", "ledger", "link", "parameter", "row", "runs",
-    "shown", "unclaimed",
+    "SIZES", "VERDICTS", "Ledger", "filters", "folder", "ledger", "link", "parameter", "row",
+    "runs", "shown", "unclaimed",
 ]  # fmt: skip
 
 VERDICTS = {
