@@ -193,7 +193,7 @@ def shown(values, unit) -> str:
         Mean, lowest and highest; of True and False the number of runs in which it happened.
 
     >>> shown([1.0, 2.0, 4.0], ""), shown([90.25], "%"), shown([True, True, False], "%")
-    ('2.33 (1 to 4; runs: 3)', '90.2\u202f% (one run)', '2 of 3 runs')
+    ('2.3 (1 to 4; runs: 3)', '90.2\u202f% (one run)', '2 of 3 runs')
     """
     if all(isinstance(v, bool) for v in values):
         return f"{sum(values)} of {len(values)} runs"
@@ -202,11 +202,13 @@ def shown(values, unit) -> str:
     if not values:
         return f"never (runs: {never})"
     whole = all(v == int(v) for v in values) and unit != "%"
-    digits = 1 if unit == "%" or max(map(abs, values)) >= 10 else 2
+    digits = 1 if whole or unit == "%" or max(map(abs, values)) >= 10 else 2
     low, high = (str(int(v)) if whole else f"{v:.{digits}f}" for v in (min(values), max(values)))
     sign = "\u202f%" if unit == "%" else ""
     if len(values) == 1:
         text = f"{low}{sign} (one run)"
+    elif low == high:
+        text = f"{low}{sign} (all {len(values)} runs)"
     else:
         mean = f"{sum(values) / len(values):.{digits}f}"
         text = f"{mean}{sign} ({low} to {high}; runs: {len(values)})"

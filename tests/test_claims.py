@@ -219,8 +219,9 @@ def test_seeds_and_lists_choose_records():
         ([False], "", "0 of 1 runs"),
         ([90.0, 92.0], "%", "91.0\u202f% (90.0 to 92.0; runs: 2)"),
         ([14.25], "", "14.2 (one run)"),
-        ([3, 5, 4], "", "4.00 (3 to 5; runs: 3)"),
-        ([2, None, 4], "", "3.00 (2 to 4; runs: 2), never in 1"),
+        ([3, 5, 4], "", "4.0 (3 to 5; runs: 3)"),
+        ([4, 4], "", "4 (all 2 runs)"),
+        ([2, None, 4], "", "3.0 (2 to 4; runs: 2), never in 1"),
         ([None, None], "", "never (runs: 2)"),
     ],
 )
