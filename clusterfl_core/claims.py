@@ -19,7 +19,7 @@ from clusterfl_core import results
 
 __all__ = [
     "SIZES", "VERDICTS", "Ledger", "filters", "folder", "ledger", "link", "parameter", "row",
-    "runs", "shown", "unclaimed",
+    "runs", "shown", "signs", "unclaimed",
 ]  # fmt: skip
 
 VERDICTS = {
@@ -289,6 +289,17 @@ def link(book: Ledger, name, words="") -> str:
                 to = f'<a href="#claim-{name}">{words or claim["place"]}</a>'
                 return f"{to} ({VERDICTS[claim['verdict']]})"
     raise ValueError(f"no claim is called {name!r}")
+
+
+def signs(book: Ledger, paper) -> str:
+    """Give a sign for each claim of a paper, sorted by verdict: how it stands at a glance.
+
+    It is for the eye; what is read aloud is how many there are of each.
+    """
+    count = Counter(claim["verdict"] for claim in book.papers[paper]["claim"])
+    line = " ".join(MARKS[v] * count[v] for v in VERDICTS if count[v])
+    words = ", ".join(f"{count[v]} {VERDICTS[v]}" for v in VERDICTS if count[v])
+    return f'<span role="img" aria-label="{words}" style="overflow-wrap: anywhere">{line}</span>'
 
 
 def filters(book: Ledger) -> str:

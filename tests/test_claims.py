@@ -264,6 +264,12 @@ def test_filters_count_all_rows():
     assert sum(map(int, found)) == 3 * len(CLAIMS)
 
 
+@pytest.mark.parametrize("key", list(BOOK.papers))
+def test_signs_are_as_many_as_a_papers_claims(key):
+    text = re.sub("<.*?>", "", claims.signs(BOOK, key)).replace(" ", "")
+    assert Counter(text) == Counter(claims.MARKS[c["verdict"]] for k, c in CLAIMS if k == key)
+
+
 def test_a_link_leads_to_a_row_and_says_its_verdict():
     (_, claim) = CLAIMS[0]
     said = claims.link(BOOK, claim["id"], "it")
