@@ -278,6 +278,11 @@ def link(book: Ledger, name, words="") -> str:
     words : str
         What to call it; its place if empty.
 
+    Returns
+    -------
+    str
+        HTML, and the verdict in brackets.
+
     Raises
     ------
     ValueError
@@ -295,6 +300,17 @@ def signs(book: Ledger, paper) -> str:
     """Give a sign for each claim of a paper, sorted by verdict: how it stands at a glance.
 
     It is for the eye; what is read aloud is how many there are of each.
+
+    Parameters
+    ----------
+    book : Ledger
+    paper : str
+        The key of a paper.
+
+    Returns
+    -------
+    str
+        HTML.
     """
     count = Counter(claim["verdict"] for claim in book.papers[paper]["claim"])
     line = " ".join(MARKS[v] * count[v] for v in VERDICTS if count[v])
@@ -305,7 +321,16 @@ def signs(book: Ledger, paper) -> str:
 def filters(book: Ledger) -> str:
     """Write the choice of paper, verdict and size, which hides the rows that do not fit.
 
-    It needs no script: each choice is a style. A row carries the mark of its verdict.
+    It needs no script: each choice is a style. A row carries the sign of its verdict.
+
+    Parameters
+    ----------
+    book : Ledger
+
+    Returns
+    -------
+    str
+        HTML: a style and a form.
     """
     claims = [(key, claim) for key, paper in book.papers.items() for claim in paper["claim"]]
     counts = Counter(name for key, claim in claims for name in _classes(claim, key).split())
