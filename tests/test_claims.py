@@ -209,6 +209,88 @@ def test_seeds_and_lists_choose_records():
     assert [r["seed"] for r in claims.runs(number, stored)] == [3]
 
 
+# ---------------------------------------------------------------- as a page shows it
+
+
+@pytest.mark.parametrize(
+    ("values", "unit", "said"),
+    [
+        ([True, False, True], "%", "2 of 3 runs"),
+        ([False], "", "0 of 1 runs"),
+        ([90.0, 92.0], "%", "91.0\u202f% (90.0 to 92.0; runs: 2)"),
+        ([14.25], "", "14.2 (one run)"),
+        ([3, 5, 4], "", "4.0 (3 to 5; runs: 3)"),
+        ([4, 4], "", "4 (all 2 runs)"),
+        ([2, None, 4], "", "3.0 (2 to 4; runs: 2), never in 1"),
+        ([None, None], "", "never (runs: 2)"),
+    ],
+)
+def test_what_a_quantity_came_to_is_said(values, unit, said):
+    assert claims.shown(values, unit) == said
+
+
+def test_what_happened_or_not_is_counted_by_runs():
+    """A share of runs has no lowest and highest: its quantity is true or false."""
+    for name, number in numbers():
+        values = [
+            quantities()[number["quantity"]](r["values"]) for r in claims.runs(number, stored)
+        ]
+        same = number["unit"] == "%" and {0.0, 100.0} == set(values)
+        assert not same, (name, number["what"])
+
+
+@pytest.mark.parametrize(("key", "claim"), CLAIMS, ids=IDS)
+def test_a_row_shows_the_verdict_and_can_be_filtered(key, claim):
+    text = claims.row(BOOK, key, claim, quantities(), stored)
+    head = text.partition("</summary>")[0]
+    assert head.endswith(f": {claims.VERDICTS[claim['verdict']]}")
+    assert f'id="claim-{claim["id"]}"' in head
+    (kinds,) = re.findall('class="claim (.*?)"', head)
+    form = claims.filters(BOOK)
+    for kind in kinds.split():
+        assert f'id="f-{kind}"' in form
+        assert f"body:has(#f-{kind}:checked) .claim:not(.{kind}) {{display: none}}" in form
+    assert text.count("<details") == text.count("</details>") == 1
+
+
+def test_a_command_says_the_parameter_of_its_runs():
+    (claim,) = [c for _, c in CLAIMS if c["id"] == "cfl-figure-9"]
+    text = claims.row(BOOK, "cfl", claim, quantities(), stored)
+    assert '`make results EXPERIMENT=09_language SEEDS="0 1 2" SET="text=ag_news"`' in text
+
+
+def test_filters_count_all_rows():
+    found = re.findall(r"\((\d+)\)</label>", claims.filters(BOOK))
+    assert sum(map(int, found)) == 3 * len(CLAIMS)
+
+
+@pytest.mark.parametrize("key", list(BOOK.papers))
+def test_signs_are_as_many_as_a_papers_claims(key):
+    text = re.sub("<.*?>", "", claims.signs(BOOK, key)).replace(" ", "")
+    assert Counter(text) == Counter(claims.MARKS[c["verdict"]] for k, c in CLAIMS if k == key)
+
+
+def test_a_link_leads_to_a_row_and_says_its_verdict():
+    (_, claim) = CLAIMS[0]
+    said = claims.link(BOOK, claim["id"], "it")
+    assert said.startswith(f'<a href="#claim-{claim["id"]}">it</a> (')
+    assert claims.VERDICTS[claim["verdict"]] in said
+    with pytest.raises(ValueError, match="no claim is called 'none'"):
+        claims.link(BOOK, "none")
+
+
+def test_quantities_of_the_news_say_what_the_trees_say():
+    halves = [[-1, list(range(20))], [0, list(range(10))], [0, list(range(10, 20))]]
+    quarters = [[1 + j // 2, list(range(5 * j, 5 * j + 5))] for j in range(4)]
+    found = quantities()["topics_found"]
+    assert found({"tree": [*halves, *quarters]})
+    assert found({"tree": [*halves, *quarters, [6, [15, 16, 17, 18]], [6, [19]]]})
+    mixed = [*quarters[:2], [2, list(range(10, 16))], [2, list(range(16, 20))]]
+    assert not found({"tree": [*halves, *mixed]})
+    since = quantities()["since"]
+    assert (since([True, True]), since([False, True]), since([True, False])) == (1, 2, None)
+
+
 # ---------------------------------------------------------------- where
 
 

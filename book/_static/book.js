@@ -42,6 +42,17 @@ document.addEventListener("DOMContentLoaded", () => {
   }
 });
 
+// A link to a fold opens it, and shows it where the filters of the ledger hide it.
+const arrive = () => {
+  const fold = document.getElementById(decodeURIComponent(location.hash.slice(1)));
+  if (fold?.nodeName !== "DETAILS") return;
+  if (!fold.checkVisibility?.()) document.getElementById("claims")?.reset();
+  for (let one = fold; one; one = one.parentElement?.closest("details")) one.open = true;
+  fold.scrollIntoView();
+};
+window.addEventListener("hashchange", arrive);
+document.addEventListener("DOMContentLoaded", arrive);
+
 // Paper is light, and on it nothing can be unfolded. The code that draws a figure stays away.
 const paper = matchMedia("print");
 let before = null;
