@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from clusterfl_core import results
 
-__all__ = ["VERDICTS", "Ledger", "folder", "ledger", "runs", "unclaimed"]
+__all__ = ["VERDICTS", "Ledger", "folder", "ledger", "parameter", "runs", "unclaimed"]
 
 VERDICTS = ("holds", "smaller", "in part", "not here", "undecided")
 SHIPPED = "clusterfl_core.ledger"
@@ -28,12 +28,14 @@ class Ledger(NamedTuple):
     ``papers`` maps a paper's key to its dict: ``name``, ``title``, ``authors``, ``address``,
     ``claim`` and ``erratum``, two lists of dicts, and for a second version ``same``, its places
     that say what a claim of the first says. ``programs`` has ``defect`` and ``right``; ``own``
-    maps experiments that answer no claim to the question that they do answer.
+    maps experiments that answer no claim to the question that they do answer; ``parameters`` lists
+    what :func:`parameter` reads.
     """
 
     papers: dict
     programs: dict
     own: dict
+    parameters: list
 
 
 def folder() -> Path:
@@ -66,8 +68,8 @@ def ledger() -> Ledger:
             read[path.stem] = tomllib.loads(path.read_text(encoding="utf-8"))
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
             raise ValueError(f"{path} is not TOML: {error}") from None
-    programs, own = read.pop("programs"), read.pop("own")["experiments"]
-    return Ledger(read, programs, own)
+    programs, own = read.pop("programs"), read.pop("own")
+    return Ledger(read, programs, own["experiments"], own["parameter"])
 
 
 def runs(number, stored=results.stored) -> list:
@@ -131,6 +133,29 @@ def unclaimed(book: Ledger, experiments, stored=results.stored) -> dict:
         for name in experiments
     }
     return {name: count for name, count in left.items() if count}
+
+
+def parameter(book: Ledger, record) -> str:
+    """Say with which parameter an experiment was called to make a record.
+
+    Parameters
+    ----------
+    book : Ledger
+    record : dict
+        As :func:`clusterfl_core.results.stored` gives it.
+
+    Returns
+    -------
+    str
+        What follows ``SET=`` in the command that repeats it, such as "data=letters"; "" where it is
+        the experiment's default.
+    """
+    for one in book.parameters:
+        found = record["settings"].get(one["setting"])
+        fits = found is not None and found == one.get("value", found)
+        if record["experiment"] == one["experiment"] and fits:
+            return one["words"]
+    return ""
 
 
 def _name(record):
