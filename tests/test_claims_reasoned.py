@@ -121,6 +121,98 @@ def test_unequal_distances_do_not_make_the_remaining_error_of_pure_clients_large
     assert unequal.max() < 1.1 * equal.max()
 
 
+# ---------------------------------------------------------------- FedSoft: Theorems 2 and 4
+
+
+def bowl(dice, low, high, d=3):
+    Q = np.linalg.qr(dice.normal(size=(d, d)))[0]
+    return Q @ np.diag([low, *dice.uniform(low, high, d - 2), high]) @ Q.T
+
+
+def a_client(seed):
+    """Quadratic clusters, centres that Assumption 4 barely allows, shares: what Theorem 2 is about.
+
+    Returns the slope of each sub-problem as a function, the slopes of the risks at their centres,
+    the shares, sqrt(beta), L_lambda / mu_lambda, and the minimiser and Hessian of h_k.
+    """
+    dice = np.random.default_rng(seed)
+    k, lam, high = (
+        int(dice.integers(2, 5)),
+        10 ** dice.uniform(-2, 2),
+        dice.choice([1.0, 4.0, 20.0]),
+    )
+    theta = dice.normal(size=(k, 3))
+    near = np.linalg.norm(theta[:, None] - theta, axis=2)[~np.eye(k, dtype=bool)].min()
+    way = (theta.mean(0) - theta) if seed % 2 else dice.normal(size=(k, 3))
+    radius = dice.uniform(0.9, 1) / 2 * math.sqrt(1 / high) * near
+    centres = theta + radius * way / np.linalg.norm(way, axis=1, keepdims=True)
+    bends, u = [bowl(dice, 1.0, high) for _ in range(k)], dice.dirichlet(np.ones(k))
+    hessians = [A + lam * np.eye(3) for A in bends]
+    pulled = [A @ t + lam * c for A, t, c in zip(bends, theta, centres, strict=True)]
+    best = [np.linalg.solve(H, b) for H, b in zip(hessians, pulled, strict=True)]
+
+    def slope(w, s):
+        return np.linalg.norm(hessians[s] @ (w - best[s]))
+
+    risks = [np.linalg.norm(A @ (c - t)) for A, t, c in zip(bends, theta, centres, strict=True)]
+    off = [sum(u[j] * slope(best[s], j) ** 2 for j in range(k)) / risks[s] ** 2 for s in range(k)]
+    whole = np.tensordot(u, hessians, 1)
+    optimum = np.linalg.solve(whole, u @ pulled)
+    return slope, risks, u, math.sqrt(max(off)), (high + lam) / (1 + lam), optimum, whole
+
+
+def test_theorem_2_holds_with_the_inexactness_that_it_names():
+    """With m = min ||grad F||, one chain over the sub-problems, each mu strongly convex, L smooth:
+
+    sum u ||grad h_s(w)||^2 <= 2 L sum u (h_s(w) - h_s*)
+                            <= 2 L (gamma_0^2 m^2 / (2 mu) + sum u (h_s(w_j*) - h_s*))
+                            <= (L / mu) (gamma_0^2 + beta) ||grad F_j(c_j)||^2,
+
+    by smoothness, by strong convexity of h_k = sum u h_s, and by strong convexity and
+    Assumption 2. So no term u_s ||grad h_s(w)||^2 is larger.
+    """
+    tight = []
+    for seed in range(600):
+        slope, risks, u, root, ratio, optimum, whole = a_client(seed)
+        dice = np.random.default_rng(seed)
+        push, solver = dice.normal(size=3), dice.choice([0.0, 0.3])
+        push *= solver * min(risks) / np.linalg.norm(push)
+        w = optimum + np.linalg.solve(whole, push)
+        gamma = theory.subproblem_inexactness(solver, root**2, 1.0, ratio)
+        tight += [slope(w, s) * math.sqrt(u[s]) / (gamma * risks[s]) for s in range(len(u))]
+    assert max(tight) <= 1
+    assert max(tight) > 0.5  # half the bound would be broken
+
+
+def test_assumptions_2_and_4_leave_no_lambda_to_theorem_4_where_a_client_is_mixed():
+    """rho > 0 needs gamma < n_s / m_s <= 1. But gamma is at least sqrt 2, for known shares:
+
+    The optimum of a sub-problem is lambda / (mu + lambda) times as far from the true model as the
+    centre, so Assumption 4 keeps optima apart by delta (1 - r lambda / (mu + lambda)), where
+    r^2 = mu / L, and the slope at a centre below L r delta / 2. With x = lambda / mu
+
+    gamma^2 >= 4 (1 - u) (1 + r^2 x) / (1 + x) (1 + (1 - r) x)^2 >= 4 (1 - u)
+
+    for every share u of the client, of which one is at most a half.
+    """
+    least = []
+    for seed in range(600):
+        _, _, u, root, ratio, *_ = a_client(seed)
+        gamma = theory.subproblem_inexactness(0.0, root**2, 1.0, ratio)
+        assert gamma >= 2 * math.sqrt(1 - u.min())
+        least.append(gamma)
+    assert math.sqrt(2) <= min(least) < 2
+
+
+@pytest.mark.parametrize("pull", [0.3, 1.0, 30.0])
+def test_for_pure_clients_of_one_curvature_theorem_4_is_an_equality(pull):
+    """Everybody, right votes, exact solvers: gamma = 0, and a centre takes a proximal step."""
+    off = 0.7
+    after = pull * off / (2 + pull)
+    rho = 1 / pull - 2 / ((2 + pull) * pull) - 2 / (2 * (2 + pull) ** 2)
+    assert after**2 - off**2 == pytest.approx(-rho * (2 * off) ** 2)
+
+
 # ---------------------------------------------------------------- FedSoft: the local problem
 
 
