@@ -384,7 +384,7 @@ def test_the_first_step_of_the_last_bias_is_the_shares_of_labels():
         n = int(people.train.counts[i])
         layer = torch.nn.Linear(64, 10)
         torch.nn.init.zeros_(layer.weight), torch.nn.init.zeros_(layer.bias)
-        x, y = people.train.x[i, :n].reshape(n, -1), people.train.y[i, :n]
+        x, y = people.train.x[i, :n].reshape(n, -1) / 255, people.train.y[i, :n]
         torch.nn.functional.cross_entropy(layer(x), y).backward()
         assert torch.allclose(0.1 - layer.bias.grad, told[i], atol=1e-5)
 
