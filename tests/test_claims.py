@@ -89,7 +89,7 @@ def test_the_list_of_places_is_what_the_texts_have():
 
 
 def test_there_are_as_many_claims_as_were_listed():
-    assert len(CLAIMS) >= 90
+    assert len(CLAIMS) >= 142
 
 
 # ---------------------------------------------------------------- rows

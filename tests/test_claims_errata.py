@@ -194,6 +194,72 @@ def test_projection_on_a_plane_can_shrink_an_angle():
     assert cosines(shadow)[0, 1] == pytest.approx(cosines(corners)[0, 1])
 
 
+def test_clients_that_count_from_zero_leave_the_last_one_out():
+    """Algorithm 1 with sets {1}, {2}, {3} and positions from s div m and s mod m, as printed."""
+    alpha = np.array([[1, 0.1, 0.2], [0.1, 1, 0.9], [0.2, 0.9, 1]])  # clients 2 and 3 are alike
+
+    def printed(first):
+        sets = [{first + i} for i in range(3)]
+        for s in np.argsort(-alpha, axis=None, kind="stable"):
+            pair = {int(s) // 3, int(s) % 3}
+            joined = set().union(*(c for c in sets if c & pair))
+            sets = [c for c in sets if not c & pair] + [joined] * bool(joined)
+            if len(sets) == 2:
+                break
+        return {frozenset(c) for c in sets}
+
+    assert printed(0) == {frozenset({0}), frozenset({1, 2})}  # right: the second and the third
+    assert printed(1) == {frozenset({1, 2}), frozenset({3})}
+
+
+def test_the_bound_across_is_that_of_the_noisiest_pair():
+    """Pair (0, 2) has no noise and the bound -1, but client 1 lies nearer to client 2."""
+    lean = 0.8 * np.array([0.8, 0.6])  # (1, 0) and noise of length 0.6 at a right angle to it
+    noisy = np.array([[1.0, 0.0], lean, [-1.0, 0.0]])
+    gammas = np.linalg.norm(noisy - [[1, 0], [1, 0], [-1, 0]], axis=1)
+    across = cosines(noisy)[:2, 2].max()
+    assert gammas == pytest.approx([0, 0.6, 0])
+    assert across == pytest.approx(-0.8)
+    assert across > -theory.alignment(gammas[0], gammas[2]) + 0.1  # this pair's bound, as printed
+    assert across <= theory.separation_bounds(gammas, [0, 0, 1])[0] + 1e-12
+
+
+@pytest.mark.parametrize(("steps", "balance"), [(1, True), (10, False)])
+def test_with_several_local_steps_updates_balance_at_rest_and_gradients_do_not(steps, balance):
+    """Two bowls of curvature 1 and 4, minima 0 and 1, step size 0.2."""
+    bends, minima, theta = np.array([1.0, 4.0]), np.array([0.0, 1.0]), 0.5
+
+    def updates(start):
+        model = np.full(2, start)
+        for _ in range(steps):
+            model -= 0.2 * bends * (model - minima)
+        return model - start
+
+    for _ in range(400):
+        theta += updates(theta).mean()
+    assert abs(updates(theta).sum()) < 1e-12
+    assert (abs((bends * (theta - minima)).sum()) < 1e-9) == balance
+
+
+def test_an_epoch_of_small_steps_is_minus_the_step_times_the_gradient():
+    """Logistic regression, batches of 5, one epoch; (43) as printed has the other sign."""
+    dice = np.random.default_rng(0)
+    x, y = dice.normal(size=(40, 6)), dice.integers(0, 2, 40)
+    begin = dice.normal(size=6)
+
+    def gradient(theta, rows):
+        return x[rows].T @ (1 / (1 + np.exp(-x[rows] @ theta)) - y[rows]) / len(rows)
+
+    whole, found = gradient(begin, np.arange(40)), {}
+    for step in (1e-3, 0.1, 3.0):
+        theta = begin.copy()
+        for rows in np.arange(40).reshape(8, 5):
+            theta = theta - step * gradient(theta, rows)
+        found[step] = cosines(np.array([theta - begin, whole]))[0, 1]
+    assert found[1e-3] < -0.9999
+    assert found[1e-3] < found[0.1] < found[3.0]
+
+
 # ---------------------------------------------------------------- FedSoft
 
 
@@ -283,3 +349,51 @@ def test_table_1_of_fedsoft_implies_a_variance_of_ten():
     ]
     assert min(drawn) < square < max(drawn)  # variance 10
     assert square < np.quantile([10 * d for d in drawn], 0.05)  # variance 100: ten times as far
+
+
+def test_equation_7_loses_the_pull_of_clusters_that_a_client_lacks():
+    """u = (1, 0), and a fifth of the votes, or the smoother, goes to the second centre."""
+    u, centres, w, lam = np.array([1.0, 0.0]), np.array([0.5, 3.0]), 0.2, 1.0
+    for votes in (np.array([0.8, 0.2]), np.array([1.0, 1e-4])):
+        risk = u @ np.array([w**2, (w - 4) ** 2])
+        fourth = risk + lam / 2 * votes @ (w - centres) ** 2
+        seventh = u[0] * (w**2 + lam / 2 * votes[0] / u[0] * (w - centres[0]) ** 2)
+        assert fourth - seventh == pytest.approx(lam / 2 * votes[1] * (w - centres[1]) ** 2)
+        assert fourth > seventh
+
+
+def test_theorem_2_speaks_of_the_model_after_the_round():
+    """One cluster: Assumption 2 holds with every beta, and w^t is the centre itself."""
+    centre, lam, beta = 1.0, 1.0, 1e-4
+    gamma = theory.subproblem_inexactness(0.0, beta, 3.0, 3.0)
+
+    def slope(w):
+        return abs(2 * w + lam * (w - centre))
+
+    bound = gamma * 2 * centre
+    assert slope(centre) > 50 * bound  # w^t, as printed
+    assert slope(lam * centre / (2 + lam)) <= bound  # w^{t + 1}
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_error_of_17_has_a_negative_divisor_at_the_size_of_table_3(seed):
+    """Even where every centre is the truth; a cluster has an eighth of all points."""
+    theta = cf.populations.mixture_regression("random", 8, 8, seed).truth["theta"].numpy()
+    wrong = max(
+        theory.misclassification(one, other, one, 1.0, 1)
+        for s, one in enumerate(theta)
+        for other in theta[:s]
+    )
+    assert (1 - wrong) / 8 - (8 - 2) * (wrong + 1e-4) < 0
+    assert (1 - wrong) / 2 - (2 - 2) * (wrong + 1e-4) > 0
+
+
+@pytest.mark.parametrize(("gamma", "possible"), [(0.0, True), (0.3, False), (0.5, False)])
+def test_rho_can_be_positive_only_for_good_local_solutions(gamma, possible):
+    """10:90, six powers of ten of lambda, losses in a small unit: gamma must stay below 1/2."""
+    found = [
+        first > sum(others)
+        for power in range(-3, 4)
+        for first, *others in [terms_of_rho(1e-3, lam=10.0**power, gamma=gamma)]
+    ]
+    assert any(found) == possible
