@@ -573,4 +573,4 @@ def test_names_that_a_student_shadows_cost_nothing(copies, name):
 
 @pytest.mark.grading
 def test_a_name_that_the_students_own_code_needs_costs_that_code_alone(copies):
-    assert played(copies, "A2_ifca", "points = 5", solutions("A2_ifca")) == 70 - 7 - 6
+    assert played(copies, "A2_ifca", "points = 5", solutions("A2_ifca")) == 70 - 3 - 6 - 2

@@ -14,7 +14,7 @@ pytestmark = [
     pytest.mark.long,
     pytest.mark.filterwarnings("ignore::sqlalchemy.exc.SAWarning"),  # nbgrader's own
 ]
-SIZES = {"A1_heterogeneity": 19, "A2_ifca": 60, "A3_cfl": 19, "A4_fedsoft": 38}
+SIZES = {"A1_heterogeneity": 19, "A2_ifca": 60, "A3_cfl": 19, "A4_fedsoft": 72}
 
 
 @pytest.mark.parametrize("name", SIZES)
