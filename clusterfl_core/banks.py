@@ -21,7 +21,7 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
-from clusterfl_core.check import whole
+from clusterfl_core.check import array, items, kind, shown, whole
 from clusterfl_core.models.fresh import drawn
 from clusterfl_core.randomness import INITIALIZATION, generator
 
@@ -44,7 +44,8 @@ class Bank:
     tensors: dict
 
     def __post_init__(self):
-        for name, tensor in self.tensors.items():
+        kind("model", self.model, nn.Module)
+        for name, tensor in kind("tensors", self.tensors, dict).items():
             if not isinstance(tensor, torch.Tensor):
                 raise ValueError(f"{name} must be a tensor, got {type(tensor).__name__}")
         needed = {name: tuple(p.shape) for name, p in self.model.named_parameters()}
@@ -63,7 +64,8 @@ class Bank:
         As :func:`clusterfl_core.models.fresh.drawn` does it; ``model`` stays as it is.
         """
         if not isinstance(model, nn.Module):
-            raise ValueError(f"model must be a torch.nn.Module (an object), got {model!r:.60}")
+            raise ValueError(f"model must be a torch.nn.Module (an object), got {shown(model)}")
+        kind("generator", generator, torch.Generator)
         seeds = torch.randint(2**62, (whole("count", count),), generator=generator).tolist()
         rows = drawn(model, seeds)
         return cls(model, {name: torch.stack([row[name] for row in rows]) for name in rows[0]})
@@ -71,13 +73,12 @@ class Bank:
     @classmethod
     def fresh(cls, model, count, seed):
         """The ``count`` models with which a run of this seed begins."""
-        return cls.initialize(model, count, generator(INITIALIZATION, seed))
+        return cls.initialize(model, count, generator(INITIALIZATION, whole("seed", seed, 0)))
 
     @classmethod
     def concatenate(cls, parts):
         """Several banks of one architecture as one, in order; at least one."""
-        if not parts:
-            raise ValueError("parts must hold at least one bank, got none")
+        parts = [kind("parts", part, Bank) for part in items("parts", parts)]
         names, model = parts[0].tensors, parts[0].model
         return cls(model, {name: torch.cat([one.tensors[name] for one in parts]) for name in names})
 
@@ -108,11 +109,18 @@ class Bank:
 
     def take(self, rows):
         """The models in these rows, in this order; rows may repeat."""
-        return self.map(lambda tensor: tensor[rows])
+        try:
+            return self.map(lambda tensor: tensor[rows])
+        except (IndexError, RuntimeError, TypeError, ValueError):
+            raise ValueError(f"rows must name rows of {len(self)} models, got {shown(rows)}") from None
 
     def to(self, where):
         """The same bank on another device or in another floating type."""
-        return self.map(lambda tensor: tensor.to(where))
+        try:
+            return self.map(lambda tensor: tensor.to(where))
+        except (RuntimeError, TypeError):
+            words = "where must be a device or a floating type that torch knows"
+            raise ValueError(f"{words}, got {shown(where)}") from None
 
     def mean(self, weights=None):
         """Average of the models, as a bank of one.
@@ -120,7 +128,9 @@ class Bank:
         The weights (Tensor [k], not negative; default: equal ones) are normalised to sum to one;
         ValueError if they sum to zero or there is no model.
         """
-        weights = torch.ones(len(self)) if weights is None else weights
+        weights = torch.ones(len(self)) if weights is None else torch.as_tensor(weights)
+        if (array("weights", weights, len(self)) < 0).any():
+            raise ValueError(f"weights must not be negative, got {shown(weights.tolist())}")
         if not weights.sum() > 0:
             raise ValueError(f"the weights of {len(self)} models must sum to more than zero")
         shares = weights.to(self.dtype) / weights.sum()
@@ -155,16 +165,23 @@ class Bank:
 
     def unflatten(self, rows):
         """The inverse of :meth:`flatten`: a bank of this architecture from rows [k, p]."""
-        parts = iter(rows.split([tensor[0].numel() for tensor in self.tensors.values()], 1))
+        sizes = [tensor[0].numel() for tensor in self.tensors.values()]
+        kind("rows", rows, torch.Tensor)
+        if rows.ndim != 2 or rows.shape[1] != sum(sizes):
+            raise ValueError(f"rows must be [b, {sum(sizes)}], got shape {list(rows.shape)}")
+        parts = iter(rows.split(sizes, 1))
         return self.map(lambda tensor: next(parts).reshape(len(rows), *tensor.shape[1:]))
 
     def distances(self, other):
         """Euclidean distances between all models of two banks: Tensor [k, k']."""
-        return (self.flatten()[:, None] - other.flatten()[None]).norm(dim=2)
+        one, two = self.flatten(), kind("other", other, Bank).flatten()
+        if one.shape[1] != two.shape[1]:
+            raise ValueError(f"other must hold {one.shape[1]} numbers a model, got {two.shape[1]}")
+        return (one[:, None] - two[None]).norm(dim=2)
 
     def module(self, index):
         """One model of the bank as a ``torch.nn.Module`` of its own."""
-        filled = copy.deepcopy(self.model)
+        index, filled = whole("index", index, -len(self), len(self) - 1), copy.deepcopy(self.model)
         with torch.no_grad():
             for name, parameter in filled.named_parameters():
                 parameter.data = self.tensors[name][index].clone()
@@ -189,5 +206,5 @@ def widest(device):
 
 def finite(bank):
     """Which models hold finite numbers only: BoolTensor [k]. Their sum tells, without a copy."""
-    sums = [tensor.flatten(1).sum(1) for tensor in bank.tensors.values()]
+    sums = [tensor.flatten(1).sum(1) for tensor in kind("bank", bank, Bank).tensors.values()]
     return torch.stack(sums).isfinite().all(0)

@@ -14,6 +14,8 @@ import os
 import tempfile
 from pathlib import Path
 
+from clusterfl_core.check import function, kind
+
 __all__ = ["write_whole"]
 
 
@@ -22,7 +24,7 @@ def write_whole(path, write):
 
     ``path`` is where it goes; folders are made. ``write`` takes an open binary file.
     """
-    path = Path(path)
+    path, write = Path(kind("path", path, str, os.PathLike)), function("write", write)
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".part")
     try:

@@ -11,7 +11,7 @@ Examples
 {0: 1, 1: 0}
 """
 
-import numpy as np
+from clusterfl_core.check import array
 
 __all__ = ["best_matching"]
 
@@ -24,5 +24,5 @@ def best_matching(table):
     """
     from scipy.optimize import linear_sum_assignment
 
-    matched = linear_sum_assignment(np.asarray(table), maximize=True)
+    matched = linear_sum_assignment(array("table", table, None, None), maximize=True)
     return dict(zip(*(axis.tolist() for axis in matched), strict=True))

@@ -58,7 +58,7 @@ class Store:
 
     def __init__(self, experiment, preset="quick"):
         _check_name(experiment)
-        if preset not in PRESETS:
+        if not isinstance(preset, str) or preset not in PRESETS:
             raise ValueError(f'preset must be "quick" or "paper", got {preset!r}')
         self.experiment, self.preset = experiment, preset
 
@@ -99,6 +99,7 @@ class Store:
         if not isinstance(data, str):
             raise ValueError(f"data must be a few words on the data used, got {data!r}")
         settings = _plain(settings, "settings")
+        check.function("compute", compute)
         if self.preset == "quick":
             return _plain(compute(None), "values")
 
@@ -218,8 +219,8 @@ def interval(values):
     """
     from scipy.stats import t  # slow to import
 
-    values = np.asarray(values, dtype=float)
-    if values.ndim != 1 or len(values) < 2:
+    values = check.array("values", values, None)
+    if len(values) < 2:
         raise ValueError(f"values must be two numbers at least, got {values.tolist()}")
     error = values.std(ddof=1) / math.sqrt(len(values))
     return float(values.mean()), float(t.ppf(0.975, len(values) - 1) * error)
@@ -234,6 +235,8 @@ def table(rows, columns, show):
     | **2** | 20 | 200 |
     | **3** | 30 | 300 |
     """
+    rows, columns = check.items("rows", rows, 0), check.items("columns", columns, 0)
+    check.function("show", show)
     lines = ["".join(f"| {word} " for word in ["", *columns]) + "|"]
     lines.append("|---" + "|--:" * len(columns) + "|")
     for row in rows:
