@@ -21,7 +21,9 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
+from clusterfl_core import check
 from clusterfl_core.check import array, items, kind, shown, whole
+from clusterfl_core.machine import named_device
 from clusterfl_core.models.fresh import drawn
 from clusterfl_core.randomness import INITIALIZATION, generator
 
@@ -109,18 +111,21 @@ class Bank:
 
     def take(self, rows):
         """The models in these rows, in this order; rows may repeat."""
+        found = check.rows(rows)
         try:
-            return self.map(lambda tensor: tensor[rows])
-        except (IndexError, RuntimeError, TypeError, ValueError):
-            raise ValueError(f"rows must name rows of {len(self)} models, got {shown(rows)}") from None
+            return self.map(lambda tensor: tensor[found])
+        except IndexError:
+            named = check.shown(found.tolist())
+            raise ValueError(f"rows must be of {len(self)} models, got {named}") from None
 
     def to(self, where):
         """The same bank on another device or in another floating type."""
-        try:
+        if isinstance(where, torch.dtype) and where.is_floating_point:
             return self.map(lambda tensor: tensor.to(where))
-        except (RuntimeError, TypeError):
-            words = "where must be a device or a floating type that torch knows"
-            raise ValueError(f"{words}, got {shown(where)}") from None
+        if not isinstance(where, str | torch.device):
+            raise TypeError(f"where must be a device or a floating type, got {shown(where)}")
+        device = named_device(where)
+        return self.map(lambda tensor: tensor.to(device))
 
     def mean(self, weights=None):
         """Average of the models, as a bank of one.
@@ -128,9 +133,10 @@ class Bank:
         The weights (Tensor [k], not negative; default: equal ones) are normalised to sum to one;
         ValueError if they sum to zero or there is no model.
         """
-        weights = torch.ones(len(self)) if weights is None else torch.as_tensor(weights)
+        weights = torch.ones(len(self)) if weights is None else weights
         if (array("weights", weights, len(self)) < 0).any():
-            raise ValueError(f"weights must not be negative, got {shown(weights.tolist())}")
+            raise ValueError(f"weights must not be negative, got {shown(weights)}")
+        weights = torch.as_tensor(weights)
         if not weights.sum() > 0:
             raise ValueError(f"the weights of {len(self)} models must sum to more than zero")
         shares = weights.to(self.dtype) / weights.sum()

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 __all__ = ["among", "array", "flag", "function", "items", "keep", "kind", "number", "numbers"]
-__all__ += ["one_of", "positive", "reals", "share", "shown", "text", "whole", "wholes"]
+__all__ += ["one_of", "positive", "reals", "rows", "share", "shown", "text", "whole", "wholes"]
 
 LARGEST = 2**63 - 1  # what a tensor of whole numbers can hold
 
@@ -127,7 +127,7 @@ def array(name, given, *axes):
 
 
 def reals(name, given, finite=True):
-    """Numbers of any shape as a float64 ndarray, no NaN or infinity if ``finite``; else ValueError."""
+    """Numbers of any shape as a float64 ndarray, all finite if so asked; else ValueError."""
     try:
         given = given.detach().cpu().numpy() if isinstance(given, torch.Tensor) else given
         found = np.asarray(given)
@@ -160,8 +160,16 @@ def wholes(name, given):
     found = numbers(name, given)
     whole_ones = found.to(torch.int64)
     if found.ndim != 1 or not torch.equal(whole_ones.to(found.dtype), found):
-        raise ValueError(f"{name} must be one whole number a client, got {found[:9].tolist()}")
+        raise ValueError(f"{name} must be one whole number a client, got {shown(given)}")
     return whole_ones
+
+
+def rows(given):
+    """Which rows of a tensor are taken: whole numbers, or one True or False for each row."""
+    found = given if isinstance(given, torch.Tensor) else numbers("rows", given)
+    if found.ndim != 1 or found.is_floating_point():
+        return wholes("rows", found)
+    return found
 
 
 def keep(settings, **values):

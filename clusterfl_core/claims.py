@@ -124,7 +124,9 @@ def unclaimed(book: Ledger, experiments, stored=results.stored) -> dict:
         Only experiments with such records.
     """
     check.kind("book", book, Ledger)
-    experiments = [check.text("experiments", one) for one in check.items("experiments", experiments)]
+    experiments = [
+        check.text("experiments", one) for one in check.items("experiments", experiments)
+    ]
     check.function("stored", stored)
     used = {}
     for paper in book.papers.values():

@@ -22,6 +22,7 @@ from dataclasses import dataclass, field, replace
 
 import torch
 
+from clusterfl_core import check
 from clusterfl_core.banks import on_device
 from clusterfl_core.check import items, kind, numbers, shown, text, whole, wholes
 from clusterfl_core.machine import named_device
@@ -102,10 +103,12 @@ class Clients:
 
     def take(self, rows):
         """The clients in these rows (not ids), in this order; the padded length stays."""
+        found = check.rows(rows)
         try:
-            return self._map(lambda tensor: tensor[rows])
-        except (IndexError, RuntimeError, TypeError, ValueError):
-            raise ValueError(f"rows must name rows of {len(self)} clients, got {shown(rows)}") from None
+            return self._map(lambda tensor: tensor[found])
+        except IndexError:
+            named = check.shown(found.tolist())
+            raise ValueError(f"rows must be of {len(self)} clients, got {named}") from None
 
     def to(self, device):
         """The same clients on another device."""
@@ -166,7 +169,10 @@ class Federation:
     truth: dict = field(default_factory=dict)
 
     def __post_init__(self):
-        parts = {"train": kind("train", self.train, Clients), "test": kind("test", self.test, Clients)}
+        parts = {
+            "train": kind("train", self.train, Clients),
+            "test": kind("test", self.test, Clients),
+        }
         text("name", self.name)
         kind("truth", self.truth, dict)
         for part, clients in parts.items():

@@ -40,16 +40,20 @@ def _judged(state, federation):
         raise ValueError(f"state must be one of {m} clients, got {len(state.assignments)}")
 
 
+def _numbered(name, given, least=0):
+    """The cluster of each client, of one at least, as a LongTensor."""
+    found = wholes(name, given)
+    if not len(found) or int(found.min()) < least or int(found.max()) >= MOST:
+        raise ValueError(f"{name} must be numbers from {least} to {MOST - 1}, got {shown(given)}")
+    return found
+
+
 def _partitions(estimated, clusters):
     """Two partitions of the same clients, as LongTensors."""
-    estimated, clusters = wholes("estimated", estimated), wholes("clusters", clusters)
-    if len(estimated) != len(clusters) or not len(clusters):
+    estimated, clusters = _numbered("estimated", estimated, -1), _numbered("clusters", clusters)
+    if len(estimated) != len(clusters):
         sizes = f"{len(estimated)} and {len(clusters)}"
         raise ValueError(f"estimated and clusters must name the same clients, got {sizes} of them")
-    for name, found, least in (("estimated", estimated, -1), ("clusters", clusters, 0)):
-        if int(found.min()) < least or int(found.max()) >= MOST:
-            span = f"{int(found.min())} to {int(found.max())}"
-            raise ValueError(f"{name} must be from {least} to {MOST - 1}, got {span}")
     return estimated, clusters
 
 
@@ -60,9 +64,10 @@ def score(algorithm, state, federation):
     mean squared errors (``federation.classes == 0``). TypeError if it gives something else.
     """
     _judged(state, federation)
-    if not callable(getattr(algorithm, "test_protocol", None)):
+    own = getattr(algorithm, "test_protocol", None)
+    if isinstance(algorithm, type) or not callable(own):
         raise TypeError(f"algorithm must have a test_protocol, got {shown(algorithm)}")
-    found, word = algorithm.test_protocol(state, federation), type(algorithm).__name__
+    found, word = own(state, federation), type(algorithm).__name__
     sizes = len(federation.test), len(federation.train)
     tensor = isinstance(found, torch.Tensor)
     if not (tensor and found.is_floating_point() and found.ndim == 1 and len(found) in sizes):
@@ -178,8 +183,11 @@ def personal_quality(state, federation, rows, clients):
     predict for a client says ``state.predict``; ``rows`` [b] may repeat.
     """
     _judged(state, federation)
-    if len(wholes("rows", rows)) != len(kind("clients", clients, Clients)):
-        raise ValueError(f"rows must name a row for each of {len(clients)} clients, got {len(rows)}")
+    rows = wholes("rows", rows)
+    if len(rows) != len(kind("clients", clients, Clients)):
+        raise ValueError(
+            f"rows must name a row for each of {len(clients)} clients, got {len(rows)}"
+        )
     if not -1 < int(rows.min()) <= int(rows.max()) < len(state.assignments):
         raise ValueError(f"rows must name {len(state.assignments)} clients, got {shown(rows)}")
     found = state.predict(rows, clients.inputs(state.bank.dtype), federation.classes)
@@ -268,7 +276,7 @@ def blind_level(clusters, guesses=4000, seed=0):
     best matching is chosen afterwards, so the level lies above 1 / k. ``clusters`` is LongTensor
     [m].
     """
-    _, clusters = _partitions(clusters, clusters)
+    clusters = _numbered("clusters", clusters)
     seed, size = whole("seed", seed, 0), (whole("guesses", guesses), len(clusters))
     dice = torch.Generator().manual_seed(seed)
     drawn = torch.randint(len(clusters.unique()), size, generator=dice)
@@ -289,7 +297,7 @@ def torn(groups, clusters):
     ``groups`` holds the clients of each group, ``clusters`` [m] the true cluster of each client. A
     bipartition that tears none is *correct* (CFL, Definition 1); it need not find all clusters.
     """
-    _, clusters = _partitions(clusters, clusters)
+    clusters = _numbered("clusters", clusters)
     parts = [wholes("groups", ids) for ids in items("groups", groups)]
     if any(len(part) and not 0 <= part.min() <= part.max() < len(clusters) for part in parts):
         raise ValueError(f"groups must name clients 0 to {len(clusters) - 1}, got {shown(groups)}")

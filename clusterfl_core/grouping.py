@@ -117,7 +117,11 @@ def spread_alike(rows, source, count=1):
     """
     rows, count = array("rows", rows, None, None), whole("count", count)
     if not (isinstance(source, torch.Generator) or callable(getattr(source, "normal", None))):
-        raise TypeError(f"source must be a torch.Generator or give normal(count), got {shown(source)}")
+        raise TypeError(
+            f"source must be a torch.Generator or give normal(count), got {shown(source)}"
+        )
+    if not rows.size:
+        raise ValueError(f"rows must be one at least, got shape {list(rows.shape)}")
     centered = rows - rows.mean(0)
     values = np.linalg.eigvalsh(centered @ centered.T)[::-1]
     values = values[values > 1e-12 * values[0]]

@@ -232,7 +232,7 @@ def figure_3(panel):
     is read off the figure. The paper has 40 trials a point, each with another seed.
     """
     if not isinstance(panel, str) or panel not in PANELS:
-        raise ValueError(f"panel must be one of {sorted(PANELS)}, got {panel!r}")
+        raise ValueError(f"panel must be one of {sorted(PANELS)}, got {check.shown(panel)}")
     axes = PANELS[panel]
     points = [dict(zip(axes, values, strict=True)) for values in product(*axes.values())]
     return [{**point, "features": 1000, "steps": STEPS[point["clusters"]]} for point in points]
@@ -307,7 +307,9 @@ def success_rates(records, *names, reading="matched"):
     check.one_of("reading", reading, "matched", "nearest")
     found, outcome = defaultdict(list), "success" if reading == "matched" else "success_nearest"
     for record in check.items("records", records, 0):
-        if missing := [n for n in (*names, outcome) if n not in check.kind("records", record, dict)]:
+        if missing := [
+            n for n in (*names, outcome) if n not in check.kind("records", record, dict)
+        ]:
             raise ValueError(f"records must have {missing[0]!r}, got {check.shown(list(record))}")
         found[tuple(record[name] for name in names)].append(record[outcome])
     return {key: (sum(hits) / len(hits), len(hits)) for key, hits in found.items()}

@@ -124,19 +124,25 @@ def names(words="", **more):
 
     def same(value):
         found = torch.as_tensor(value)
-        return [found.double(), found.tolist(), found.numpy().astype(np.int32), tuple(found.tolist())]
+        return [
+            found.double(),
+            found.tolist(),
+            found.numpy().astype(np.int32),
+            tuple(found.tolist()),
+        ]
 
     return Arg(wrong, same if more.get("lists", True) else (lambda value: []), words)
 
 
-def table(value, tensor=False, finite=True, words="", also=()):
-    """An array of numbers of a shape; ``tensor`` where nothing else is promised to do."""
+def table(value, *, fixed=False, empty=True, words="", also=()):
+    """An array of finite numbers; ``fixed``: of this width; ``empty``: none is wrong."""
     found = torch.as_tensor(value)
     wide = found[..., :1].repeat(*[1] * (found.ndim - 1), found.shape[-1] + 2)
     wrong = [v for v in JUNK if not isinstance(v, np.ndarray | torch.Tensor | list | tuple)]
-    wrong += [3, 2.5, "abc", [["a"]], [[1.0], [1.0, 2.0]], torch.zeros([0] * found.ndim)]
-    wrong += [found[None], found[(0,) * found.ndim], found.to(torch.complex64), wide, *also]
-    if finite and found.is_floating_point():
+    wrong += [3, 2.5, "abc", [["a"]], [[1.0], [1.0, 2.0]]]
+    wrong += [found[None], found[(0,) * found.ndim], found.to(torch.complex64), *also]
+    wrong += [wide] * fixed + [torch.zeros([0] * found.ndim)] * empty
+    if found.is_floating_point():
         for bad in (NAN, INF):
             broken = found.clone()
             broken.view(-1)[-1] = bad
@@ -144,7 +150,7 @@ def table(value, tensor=False, finite=True, words="", also=()):
 
     def same(value):
         given = torch.as_tensor(value)
-        return [] if tensor else [given.numpy(), given.tolist(), given.double(), given.clone()]
+        return [given.numpy(), given.tolist(), given.double(), given.clone()]
 
     return Arg(wrong, same, words)
 

@@ -9,7 +9,7 @@ import inspect
 import itertools
 import pkgutil
 import random
-from functools import cache, partial
+from functools import cache
 
 import fuzz_inputs as fuzz
 import house
@@ -80,11 +80,18 @@ def people():
 
 
 INFINITE = float("inf")
-SOURCE = partial(torch.Generator().manual_seed, 0)
 
 
 def source():
     return torch.Generator().manual_seed(0)
+
+
+def _seeded(given):
+    """The same arguments, with generators as at the beginning."""
+    for value in given.values():
+        if isinstance(value, torch.Generator):
+            value.manual_seed(0)
+    return given
 
 
 def foreign():
@@ -271,13 +278,13 @@ def runs():
             given | {"seed": 1, "device": "cpu", "progress": False},
             **one,
             progress=flag(),
-            checkpoint=only(3, 2.5, [], object(), b"x", True, "/proc/nobody/run.pt"),
+            checkpoint=only(3, 2.5, [], object(), b"x", True),
         ),
         "simulation.rounds": case(
             lambda **g: first(**g).state,
             given | {"seed": 1, "device": "cpu"},
             **one,
-            start=state_(),
+            start=thing(contract.State, none=True, others=foreign()),
             keep=flag(),
         ),
         "simulation.begin": case(
@@ -300,11 +307,11 @@ def runs():
         "runs.Run": case(
             loaded,
             {"path": "/nowhere/at/all"},
-            path=only(3, None, 2.5, [], object(), b"x", "/etc/hostname", "/etc", __file__),
+            path=only(
+                3, None, 2.5, [], object(), b"x", "/etc/hostname", __file__, words="path|/etc/hostname|" + __file__
+            ),
         ),
-        "runs.essence": case(
-            cf.runs.essence, {"run": ran()}, run=thing(cf.Run, others=foreign())
-        ),
+        "runs.essence": case(cf.runs.essence, {"run": ran()}, run=thing(cf.Run, others=foreign())),
         "randomness.generator": case(
             lambda key: cf.randomness.generator(*key),
             {"key": ["own", 1, 2]},
@@ -322,7 +329,9 @@ def runs():
             {"source": source()},
             source=thing(torch.Generator, others=foreign()),
         ),
-        "machine.named_device": case(cf.machine.named_device, {"name": "cpu"}, name=replace_words(device, "device")),
+        "machine.named_device": case(
+            cf.machine.named_device, {"name": "cpu"}, name=replace_words(device, "device")
+        ),
         "files.write_whole": case(
             cf.files.write_whole,
             {"path": "/dev/null/x", "write": print},
@@ -354,7 +363,7 @@ def clients_and_banks():
             data,
             x=only(*many, x[:1], x[:, :2], x.to_sparse(), torch.rand(2)),
             y=only(*many, y[:1], [[0, 1], [1, 0]], torch.rand(2, 3, 4), [[0, 1], [2]]),
-            counts=only(*many, [3], [0, 3], [4, 3], [1.5, 2], [-1, 2], [[3, 2]], words="counts|x"),
+            counts=only(*many, [3], [0, 3], [4, 3], [1.5, 2], [-1, 2], [[3, 2]], words="counts|x|point"),
             ids=only(*many[1:], [0], [0.5, 1], [[0, 1]]),
         ),
         "Clients.from_lists": case(
@@ -369,7 +378,9 @@ def clients_and_banks():
             one.inputs, {"dtype": torch.float32}, dtype=only(None, "float32", float, torch.int64, 3)
         ),
         "Clients.to": case(
-            lambda device: vars(one.to(device)), {"device": "cpu"}, device=only(None, "nowhere", 2.5, [])
+            lambda device: vars(one.to(device)),
+            {"device": "cpu"},
+            device=only(None, "nowhere", 2.5, []),
         ),
         "clients.Federation": case(
             cf.Federation,
@@ -378,7 +389,7 @@ def clients_and_banks():
             test=clients_(),
             clusters=only(3, "ab", [0], [-1] * 6, [0.5] * 6, [[0] * 6], {}, fuzz.Strange()),
             test_clusters=only(3, "ab", [0], [-1] * 6, [0.5] * 6, [[0] * 6], {}, fuzz.Strange()),
-            classes=only(2.5, -1, "3", [], True, fuzz.NAN, 1j, 2, words="y"),
+            classes=only(2.5, -1, "3", [], True, fuzz.NAN, 1j, words="classes"),
             name=text(),
             truth=only(None, 3, "truth", [], [1]),
         ),
@@ -389,7 +400,7 @@ def clients_and_banks():
             tensors=only(None, 3, "x", [], [1], words="tensors"),
         ),
         "Bank.initialize": case(
-            lambda **g: cf.banks.Bank.initialize(**g).flatten(),
+            lambda **g: cf.banks.Bank.initialize(**_seeded(g)).flatten(),
             {"model": LINE, "count": 2, "generator": source()},
             model=model_(),
             count=only(*whole().wrong),
@@ -416,12 +427,16 @@ def clients_and_banks():
         "Bank.mean": case(
             lambda weights: two.mean(weights).flatten(),
             {"weights": torch.tensor([1.0, 3.0])},
-            weights=only("ab", 3, [1.0], torch.zeros(2), torch.tensor([-1.0, 3]), [fuzz.NAN, 1], {}),
+            weights=only(
+                "ab", 3, [1.0], torch.zeros(2), torch.tensor([-1.0, 3]), [fuzz.NAN, 1], {}
+            ),
         ),
         "Bank.unflatten": case(
             lambda rows: two.unflatten(rows).flatten(),
             {"rows": torch.rand(2, 3)},
-            rows=only(None, 3, "ab", [[1.0] * 3], torch.rand(2, 4), torch.rand(3), torch.rand(1, 2, 3)),
+            rows=only(
+                None, 3, "ab", [[1.0] * 3], torch.rand(2, 4), torch.rand(3), torch.rand(1, 2, 3)
+            ),
         ),
         "Bank.distances": case(two.distances, {"other": two}, other=only(*bank_().wrong, net)),
         "Bank.module": case(two.module, {"index": 1}, index=whole(-2, 1)),
@@ -488,7 +503,9 @@ def populations():
             deal=function(none=True),
             twist=only(3, "turn", [3], [None, print], {"a": 1}, fuzz.Strange()),
         ),
-        "populations.rotated": case(p.rotated, digits | {"clusters": 2, "seed": 1}, **base, clusters=k),
+        "populations.rotated": case(
+            p.rotated, digits | {"clusters": 2, "seed": 1}, **base, clusters=k
+        ),
         "populations.label_swapped": case(
             p.label_swapped,
             digits | {"clusters": 2, "seed": 1, "points": 30},
@@ -515,8 +532,14 @@ def populations():
             p.feature_skew, digits | {"strength": 0.5, "seed": 1}, **base, strength=number("[0, 1]")
         ),
         "populations.halves": case(p.halves, {"name": "digits", "seed": 1}, name=name, seed=seed),
-        "populations.writers": case(p.writers, digits | {"seed": 1}, clients=m, seed=seed, name=name),
-        "populations.equal": case(lambda points: made(deal=p.equal(points)), {"points": 9}, points=whole(1, 400, none=True)),
+        "populations.writers": case(
+            p.writers, digits | {"seed": 1}, clients=m, seed=seed, name=name
+        ),
+        "populations.equal": case(
+            lambda points: made(deal=p.equal(points)),
+            {"points": 9},
+            points=whole(1, 400, none=True),
+        ),
         "populations.by_label": case(
             lambda concentration: made(deal=p.by_label(concentration)),
             {"concentration": 1.0},
@@ -538,7 +561,21 @@ def populations():
         "populations.rotate": case(
             lambda angles: made(p.rotate(angles)),
             {"angles": 2},
-            angles=only("ab", None, 2.5, 0, -1, True, [fuzz.NAN], ["a"], [], {}, [[1, 2]], 1j, words="clusters|angles"),
+            angles=only(
+                "ab",
+                None,
+                2.5,
+                0,
+                -1,
+                True,
+                [fuzz.NAN],
+                ["a"],
+                [],
+                {},
+                [[1, 2]],
+                1j,
+                words="clusters|angles",
+            ),
         ),
         "populations.swap_labels": case(
             lambda clusters: made(p.swap_labels(clusters)), {"clusters": 2}, clusters=whole(1, 5)
@@ -567,14 +604,16 @@ def populations():
             p.linear_mixture, digits | {"clusters": 2, "seed": 1}, **base, clusters=whole(2, 2)
         ),
         "populations.pattern_shares": case(
-            p.pattern_shares,
+            lambda **g: p.pattern_shares(**_seeded(g)),
             {"pattern": "linear", "clients": 4, "clusters": 2, "source": source()},
             pattern=choice("10:90", "30:70", "linear", "random"),
             clients=whole(),
             clusters=whole(2, 2),
             source=thing(torch.Generator, others=foreign()),
         ),
-        "populations.federated_xor": case(p.federated_xor, {"clients": 4, "points": 5, "seed": 1}, **plane),
+        "populations.federated_xor": case(
+            p.federated_xor, {"clients": 4, "points": 5, "seed": 1}, **plane
+        ),
         "populations.conflicting_labels": case(
             p.conflicting_labels, {"clients": 4, "points": 5, "seed": 1}, **plane
         ),
@@ -587,7 +626,15 @@ def populations():
         ),
         "populations.bernoulli_regression": case(
             p.bernoulli_regression,
-            {"scale": 1.0, "clients": 4, "points": 5, "features": 6, "clusters": 2, "noise": 0.1, "seed": 1},
+            {
+                "scale": 1.0,
+                "clients": 4,
+                "points": 5,
+                "features": 6,
+                "clusters": 2,
+                "noise": 0.1,
+                "seed": 1,
+            },
             **plane,
             scale=number("(0, inf)"),
             features=only(*whole().wrong[:24], 1),
@@ -597,7 +644,14 @@ def populations():
         ),
         "populations.mixture_regression": case(
             p.mixture_regression,
-            {"pattern": "linear", "clients": 4, "clusters": 2, "seed": 1, "features": 3, "variance": 2.0},
+            {
+                "pattern": "linear",
+                "clients": 4,
+                "clusters": 2,
+                "seed": 1,
+                "features": 3,
+                "variance": 2.0,
+            },
             pattern=choice("10:90", "30:70", "linear", "random"),
             clients=m,
             clusters=whole(2, 2),
@@ -607,7 +661,15 @@ def populations():
         ),
         "populations.next_words": case(
             p.next_words,
-            {"name": "manuals", "clients": 4, "clusters": 2, "seed": 1, "window": 3, "points": 9, "vocabulary": 50},
+            {
+                "name": "manuals",
+                "clients": 4,
+                "clusters": 2,
+                "seed": 1,
+                "window": 3,
+                "points": 9,
+                "vocabulary": 50,
+            },
             name=choice("manuals", words="text"),
             clients=m,
             clusters=whole(1, 4),
@@ -617,7 +679,9 @@ def populations():
             points=whole(),
         ),
         "data.load": case(cf.data.load, {"name": "digits"}, name=name),
-        "data.load_text": case(cf.data.load_text, {"name": "manuals"}, name=choice("manuals", words="text")),
+        "data.load_text": case(
+            cf.data.load_text, {"name": "manuals"}, name=choice("manuals", words="text")
+        ),
     }
 
 
@@ -625,12 +689,18 @@ def populations():
 def judging():
     e, m = cf.evaluation, [0, 0, 1, 1, 0, 1]
     two = {"estimated": m, "clusters": [0, 0, 0, 1, 1, 1]}
-    both = {"estimated": names(also=[m[:2], [-2] * 6, [10**9] * 6]), "clusters": names(also=[m[:2], [-1] * 6, [10**9] * 6])}
+    both = {
+        "estimated": names(also=[m[:2], [-2] * 6, [10**9] * 6]),
+        "clusters": names(also=[m[:2], [-1] * 6, [10**9] * 6]),
+    }
     state = ran().state
     pair = {"state": state, "federation": lines()}
-    judged = {"state": state_(), "federation": only(*federation().wrong, labelled(), words="state|federation")}
+    judged = {
+        "state": state_(),
+        "federation": only(*federation().wrong, labelled(), words="state|federation"),
+    }
     alpha = torch.tensor([[1.0, 0.9, -0.8], [0.9, 1.0, -0.7], [-0.8, -0.7, 1.0]])
-    square = table(alpha, also=[alpha[:2], alpha[:1, :1], torch.rand(3, 3)])
+    square = table(alpha, fixed=True, also=[alpha[:2], alpha[:1, :1], torch.rand(3, 3)])
     rows = torch.tensor([[0.0, 0], [0, 1], [1, 0], [1, 1], [8, 8], [8, 9], [9, 8], [9, 9]])
     u = torch.full((4, 2), 0.5)
     return {
@@ -640,7 +710,7 @@ def judging():
         "evaluation.blind_level": case(
             e.blind_level,
             {"clusters": m, "guesses": 5, "seed": 1},
-            clusters=both["clusters"],
+            clusters=names(also=[[-1] * 6, [10**9] * 6]),
             guesses=only(*whole().wrong[:27]),
             seed=whole(0),
         ),
@@ -648,13 +718,17 @@ def judging():
             e.torn,
             {"groups": [[0, 1], [2, 3, 4, 5]], "clusters": m},
             groups=only(None, 3, "ab", [], [["a"]], [[0, 99]], [[-1]], [[0.5]], {}, [0, 1]),
-            clusters=both["clusters"],
+            clusters=names(also=[m[:2], [-1] * 6, [10**9] * 6], words="clusters|groups"),
         ),
         "evaluation.hard": case(
-            e.hard, {"assignments": u}, assignments=only(None, 3, "ab", [0, 1], torch.rand(2, 2, 2), {})
+            e.hard,
+            {"assignments": u},
+            assignments=only(None, 3, "ab", [0, 1], torch.rand(2, 2, 2), {}),
         ),
         "evaluation.lowest": case(
-            e.lowest, {"losses": u}, losses=only(None, 3, "ab", [[0, 1]], torch.rand(2), torch.rand(2, 0))
+            e.lowest,
+            {"losses": u},
+            losses=only(None, 3, "ab", [[0, 1]], torch.rand(2), torch.rand(2, 0)),
         ),
         "evaluation.loss_and_lowest": case(
             e.loss_and_lowest,
@@ -665,7 +739,10 @@ def judging():
         "evaluation.own_distribution": case(e.own_distribution, pair, **judged),
         "evaluation.own_training_data": case(e.own_training_data, pair, **judged),
         "evaluation.score": case(
-            e.score, pair | {"algorithm": ran().algorithm}, **judged, algorithm=thing(cf.IFCA, others=foreign())
+            e.score,
+            pair | {"algorithm": ran().algorithm},
+            **judged,
+            algorithm=thing(cf.IFCA, others=foreign()),
         ),
         "evaluation.personal_quality": case(
             e.personal_quality,
@@ -682,12 +759,20 @@ def judging():
             clients=only(*clients_().wrong),
         ),
         "evaluation.center_table": case(
-            e.center_table, {"bank": bank(), "federation": lines()}, bank=bank_(), federation=federation()
+            e.center_table,
+            {"bank": bank(), "federation": lines()},
+            bank=bank_(),
+            federation=federation(),
         ),
-        "evaluation.same_people": case(e.same_people, {"federation": lines()}, federation=federation()),
+        "evaluation.same_people": case(
+            e.same_people, {"federation": lines()}, federation=federation()
+        ),
         "evaluation.mixture_ratio": case(
             e.mixture_ratio,
-            {"personal": torch.rand(4, 3), "federation": cf.populations.mixture_regression("linear", 4, 2, features=3)},
+            {
+                "personal": torch.rand(4, 3),
+                "federation": cf.populations.mixture_regression("linear", 4, 2, features=3),
+            },
             personal=only(None, 3, "ab", [[0.5]], torch.rand(4), torch.rand(5, 3)),
             federation=only(*federation().wrong, lines()),
         ),
@@ -713,27 +798,27 @@ def judging():
             updates=only(None, 3, "ab", [[0.5]], torch.rand(3), alpha.to(torch.complex64), lines()),
         ),
         "matching.best_matching": case(
-            cf.matching.best_matching, {"table": alpha}, table=table(alpha, also=[torch.zeros(3)])
+            cf.matching.best_matching, {"table": alpha}, table=table(alpha, empty=False, also=[torch.zeros(3)])
         ),
         "grouping.silhouette": case(
             grouping.silhouette,
             {"distances": torch.cdist(rows, rows), "labels": [0, 0, 0, 0, 1, 1, 1, 1]},
-            distances=table(torch.cdist(rows, rows), words="distances"),
+            distances=table(torch.cdist(rows, rows), fixed=True, words="distances|labels"),
             labels=names(also=[[0] * 8, [0, 1], []], words="labels|distances"),
         ),
         "grouping.cuts": case(
-            grouping.cuts, {"rows": rows, "most": 3}, rows=table(rows), most=whole(0, 7, none=True)
+            grouping.cuts, {"rows": rows, "most": 3}, rows=table(rows, empty=False), most=whole(0, 7, none=True)
         ),
         "grouping.spread_alike": case(
-            lambda rows, source, count: list(grouping.spread_alike(rows, source, count)),
-            {"rows": rows, "source": SOURCE(), "count": 1},
+            lambda **g: list(grouping.spread_alike(**_seeded(g))),
+            {"rows": rows, "source": source(), "count": 1},
             rows=table(rows),
             source=thing(torch.Generator, others=foreign()),
             count=only(*whole().wrong[:24]),
         ),
         "grouping.against_clouds": case(
-            grouping.against_clouds,
-            {"rows": rows, "source": SOURCE(), "count": 1},
+            lambda **g: grouping.against_clouds(**_seeded(g)),
+            {"rows": rows, "source": source(), "count": 1},
             rows=table(rows),
             source=thing(torch.Generator, others=foreign()),
             count=only(*whole().wrong[:24]),
@@ -741,7 +826,7 @@ def judging():
         "grouping.groups": case(
             grouping.groups,
             {"rows": rows, "seed": 0, "least": 0.07},
-            rows=table(rows),
+            rows=table(rows, empty=False),
             seed=whole(0),
             least=number("[-2, 2]"),
             recursive=flag(),
@@ -761,7 +846,10 @@ def parts_of_algorithms():
     square = [None, 3, "ab", [[0.5]], torch.rand(3), torch.ones(2, 2, dtype=torch.int64), {}]
     return {
         "ifca.estimate_identities": case(
-            ifca.estimate_identities, {"bank": bank(), "clients": train}, bank=bank_(), clients=clients_()
+            ifca.estimate_identities,
+            {"bank": bank(), "clients": train},
+            bank=bank_(),
+            clients=clients_(),
         ),
         "cfl.own_leaf": case(
             cfl.own_leaf,
@@ -786,7 +874,15 @@ def parts_of_algorithms():
             cfl.weighted_mean,
             {"updates": torch.rand(2, 3), "counts": torch.tensor([1, 2])},
             updates=only(None, 3, "ab", [[0.5]], torch.rand(3), torch.rand(0, 3)),
-            counts=only(None, 3, "ab", [1, 2], torch.tensor([1]), torch.tensor([0, 1]), torch.tensor([-1, 3])),
+            counts=only(
+                None,
+                3,
+                "ab",
+                [1, 2],
+                torch.tensor([1]),
+                torch.tensor([0, 1]),
+                torch.tensor([-1, 3]),
+            ),
         ),
         "clove.chosen_number": case(
             clove.chosen_number,
@@ -867,7 +963,13 @@ def parts_of_algorithms():
         ),
         "fedsoft.objective": case(
             fedsoft.objective,
-            {"personal": soft().personal, "clients": train, "bank": bank(), "importance": u, "proximal": 1.0},
+            {
+                "personal": soft().personal,
+                "clients": train,
+                "bank": bank(),
+                "importance": u,
+                "proximal": 1.0,
+            },
             personal=only(*bank_().wrong, bank()),
             clients=clients_(),
             bank=bank_(),
@@ -875,7 +977,9 @@ def parts_of_algorithms():
             proximal=number("[0, inf)"),
         ),
         "secret.hartley": case(
-            secret.hartley, {"rows": torch.rand(2, 3)}, rows=only(None, 3, "ab", [[1.0]], {}, torch.rand(0), torch.rand(2).to(torch.complex64))
+            secret.hartley,
+            {"rows": torch.rand(2, 3)},
+            rows=only(None, 3, "ab", [[1.0]], {}, torch.rand(0), torch.rand(2).to(torch.complex64)),
         ),
     }
 
@@ -906,7 +1010,14 @@ def comparing():
         ),
         "comparison.play": case(
             lambda **g: comparison.play(**g)[0],
-            {"algorithm": run_on, "people": people(), "seed": 0, "models": 4, "passes": 50, "most": 1},
+            {
+                "algorithm": run_on,
+                "people": people(),
+                "seed": 0,
+                "models": 4,
+                "passes": 50,
+                "most": 1,
+            },
             people=folk,
             seed=whole(0),
             models=only(*number("[0, inf]").wrong),
@@ -925,7 +1036,10 @@ def comparing():
             comparison.accuracy, {"state": state, "people": people()}, state=state_(), people=folk
         ),
         "comparison.found": case(
-            comparison.found, {"state": state, "people": people()}, state=state_(), people=only(*folk.wrong, lines())
+            comparison.found,
+            {"state": state, "people": people()},
+            state=state_(),
+            people=only(*folk.wrong, lines()),
         ),
         "comparison.honest": case(comparison.honest, {"people": people()}, people=folk),
         "comparison.seen": case(
@@ -957,7 +1071,9 @@ def comparing():
         "results.interval": case(
             cf.results.interval,
             {"values": [1, 2, 3]},
-            values=only(None, 3, "ab", [], [1], [[1, 2]], ["a", "b"], [fuzz.NAN, 1], [1, INFINITE], {}),
+            values=only(
+                None, 3, "ab", [], [1], [[1, 2]], ["a", "b"], [fuzz.NAN, 1], [1, INFINITE], {}
+            ),
         ),
         "results.table": case(
             cf.results.table,
@@ -968,8 +1084,20 @@ def comparing():
         ),
         "claims.runs": case(
             claims.runs,
-            {"number": {"experiment": "x", "where": {}}, "stored": lambda name: [{"settings": {}, "seed": 0}]},
-            number=only(None, 3, "ab", [], {}, {"where": {}}, {"experiment": "x", "where": 3}, words="number|where"),
+            {
+                "number": {"experiment": "x", "where": {}},
+                "stored": lambda name: [{"settings": {}, "seed": 0}],
+            },
+            number=only(
+                None,
+                3,
+                "ab",
+                [],
+                {},
+                {"where": {}},
+                {"experiment": "x", "where": 3},
+                words="number|where",
+            ),
             stored=function(),
         ),
         "claims.unclaimed": case(
@@ -991,10 +1119,11 @@ def trials_and_theory():
     one = thing(theory.LinearProblem, others=[convex, *foreign()])
     other = thing(theory.ConvexProblem, others=[problem, *foreign()])
     positive, some = number("(0, inf)"), number("[0, inf)")
-    noise = table(torch.tensor([0.1, 0.2]), also=[[-1.0, 0], [2.0, 0]])
+    noise = table(torch.tensor([0.1, 0.2]), fixed=True, also=[[-1.0, 0], [2.0, 0]])
     theta, shares = torch.eye(2), torch.full((3, 2), 0.5)
     weights = torch.full((2, 3), 1 / 3)
     vector = torch.tensor([0.2, 0.0])
+    line = table(vector, fixed=True, words="truth|right|wrong")
     counts = only(None, "ab", 0, -1, 2.5, fuzz.NAN, [0, 3], [], {}, ["a"], 1j)
     return {
         "trials.figure_3": case(t.figure_3, {"panel": "a"}, panel=choice("a", "b", "c", "d")),
@@ -1010,7 +1139,9 @@ def trials_and_theory():
             t.regression_trial,
             {"federation": lines(), "starts": starts, "steps": [0.1], "rounds": 2},
             federation=only(*federation().wrong, labelled()),
-            starts=only(None, 3, "ab", [], starts[0], starts.int(), starts * fuzz.NAN, torch.rand(1, 3, 3)),
+            starts=only(
+                None, 3, "ab", [], starts[0], starts.int(), starts * fuzz.NAN, torch.rand(1, 3, 3)
+            ),
             steps=only(None, 3, "ab", [], [0], [-1], [fuzz.NAN], ["a"], [INFINITE], {}),
             rounds=whole(),
             device=only(None, "nowhere", 2.5, []),
@@ -1038,7 +1169,14 @@ def trials_and_theory():
         ),
         "theory.LinearProblem": case(
             theory.LinearProblem,
-            {"clients": 9, "points": 5, "features": 2, "smallest": 0.5, "separation": 1.0, "noise": 1.0},
+            {
+                "clients": 9,
+                "points": 5,
+                "features": 2,
+                "smallest": 0.5,
+                "separation": 1.0,
+                "noise": 1.0,
+            },
             clients=whole(),
             points=whole(),
             features=whole(),
@@ -1049,83 +1187,169 @@ def trials_and_theory():
         "theory.ConvexProblem": case(
             theory.ConvexProblem,
             {
-                "clients": 9, "points": 5, "clusters": 2, "smallest": 0.5, "separation": 1.0, "convexity": 2.0,
-                "smoothness": 2.0, "loss_deviation": 1.0, "gradient_deviation": 1.0,
+                "clients": 9,
+                "points": 5,
+                "clusters": 2,
+                "smallest": 0.5,
+                "separation": 1.0,
+                "convexity": 2.0,
+                "smoothness": 2.0,
+                "loss_deviation": 1.0,
+                "gradient_deviation": 1.0,
             },
-            clients=whole(), points=whole(), clusters=whole(), smallest=number(SHARE), separation=positive,
-            convexity=positive, smoothness=only(*positive.wrong, 1.0), loss_deviation=some, gradient_deviation=some,
+            clients=whole(),
+            points=whole(),
+            clusters=whole(),
+            smallest=number(SHARE),
+            separation=positive,
+            convexity=positive,
+            smoothness=only(*positive.wrong, 1.0),
+            loss_deviation=some,
+            gradient_deviation=some,
         ),
         "theory.closeness": case(
-            theory.closeness, {"distance": 0.2, "separation": 1.0}, distance=some, separation=positive
+            theory.closeness,
+            {"distance": 0.2, "separation": 1.0},
+            distance=some,
+            separation=positive,
         ),
         "theory.assumptions": case(
             theory.assumptions,
             {"problem": problem, "distance": 0.2, "largest": 1.0, "c": 1.0},
-            problem=one, distance=some, largest=positive, c=positive,
+            problem=one,
+            distance=some,
+            largest=positive,
+            c=positive,
         ),
         "theory.step_bound": case(
             theory.step_bound,
             {"problem": problem, "distance": 0.2, "c2": 1.0, "c3": 1.0, "c4": 1.0},
-            problem=one, distance=number("[0, 0.5)"), c2=positive, c3=positive, c4=positive,
+            problem=one,
+            distance=number("[0, 0.5)"),
+            c2=positive,
+            c3=positive,
+            c4=positive,
             version=choice("extended", "neurips"),
         ),
         "theory.convergence": case(
             theory.convergence,
             {"problem": problem, "c6": 1.0, "c7": 1.0, "c8": 1.0},
-            problem=one, c6=positive, c7=positive, c8=positive, version=choice("extended", "neurips"),
+            problem=one,
+            c6=positive,
+            c7=positive,
+            c8=positive,
+            version=choice("extended", "neurips"),
         ),
         "theory.exact_step": case(
             theory.exact_step,
             {"problem": problem, "step_size": 0.1, "share": 0.5},
-            problem=one, step_size=positive, share=number(SHARE),
+            problem=one,
+            step_size=positive,
+            share=number(SHARE),
         ),
         "theory.misclassification": case(
             theory.misclassification,
             {"right": vector, "wrong": [0.8, 0.0], "truth": [0.0, 0.0], "noise": 1.0, "points": 20},
-            right=table(vector), wrong=table(vector), truth=table(vector), noise=some, points=counts,
+            right=line,
+            wrong=line,
+            truth=line,
+            noise=some,
+            points=counts,
         ),
         "theory.threshold_split": case(
             theory.threshold_split,
             {"right": 0.2, "wrong": 0.8, "noise": 1.0, "points": 20},
-            right=number("[0, 0.7]"), wrong=only(*positive.wrong, 0.1), noise=some, points=counts,
+            right=number("[0, 0.7]"),
+            wrong=only(*positive.wrong, 0.1),
+            noise=some,
+            points=counts,
         ),
         "theory.misclassification_bound": case(
             theory.misclassification_bound,
             {"problem": problem, "closeness": 0.3, "c1": 1.0, "c2": 0.5},
-            problem=one, closeness=number("(0, 0.5]"), c1=positive, c2=positive,
+            problem=one,
+            closeness=number("(0, 0.5]"),
+            c1=positive,
+            c2=positive,
         ),
         "theory.distance_to_truth": case(
             theory.distance_to_truth,
             {"estimates": theta, "truth": theta},
-            estimates=only(None, "ab", 3, [[fuzz.NAN, 0], [0, 1]], torch.rand(3, 2), torch.rand(2, 3), [], {}, 1j),
-            truth=only(None, "ab", 3, [[fuzz.NAN, 0], [0, 1]], torch.rand(3, 2), [], {}, 1j, words="truth|estimates"),
+            estimates=only(
+                None,
+                "ab",
+                3,
+                [[fuzz.NAN, 0], [0, 1]],
+                torch.rand(3, 2),
+                torch.rand(2, 3),
+                [],
+                {},
+                1j,
+            ),
+            truth=only(
+                None,
+                "ab",
+                3,
+                [[fuzz.NAN, 0], [0, 1]],
+                torch.rand(3, 2),
+                [],
+                {},
+                1j,
+                words="truth|estimates",
+            ),
         ),
         "theory.succeeded": case(
             theory.succeeded,
             {"distance": torch.tensor(0.2), "noise": 1.0},
-            distance=only(None, "ab", fuzz.NAN, {}, 1j), noise=some,
+            distance=only(None, "ab", fuzz.NAN, {}, 1j),
+            noise=some,
         ),
         "theory.basin": case(
             theory.basin,
-            {"starts": torch.rand(3, 2, 2), "truth": theta, "noise": 0.1, "clients": 4, "points": 5, "rounds": 2, "seeds": 1},
-            starts=only(None, "ab", 3, theta, torch.rand(3, 3, 2), torch.full((3, 2, 2), fuzz.NAN), {}),
+            {
+                "starts": torch.rand(3, 2, 2),
+                "truth": theta,
+                "noise": 0.1,
+                "clients": 4,
+                "points": 5,
+                "rounds": 2,
+                "seeds": 1,
+            },
+            starts=only(
+                None, "ab", 3, theta, torch.rand(3, 3, 2), torch.full((3, 2, 2), fuzz.NAN), {}
+            ),
             truth=only(None, "ab", 3, torch.rand(3, 2), theta * fuzz.NAN, {}, words="truth|truths"),
-            noise=some, clients=whole(), points=whole(), rounds=only(*whole().wrong[:24]), seeds=only(*whole().wrong[:24]),
+            noise=some,
+            clients=whole(),
+            points=whole(),
+            rounds=only(*whole().wrong[:24]),
+            seeds=only(*whole().wrong[:24]),
             fresh=flag(),
         ),
         "theory.convex_misclassification": case(
             theory.convex_misclassification,
-            {"problem": convex, "closeness": 0.3}, problem=other, closeness=number("(0, 0.5]"),
+            {"problem": convex, "closeness": 0.3},
+            problem=other,
+            closeness=number("(0, 0.5]"),
         ),
         "theory.convex_step_bound": case(
             theory.convex_step_bound,
             {"problem": convex, "distance": 0.2, "failure": 0.1, "c0": 1.0, "c1": 1.0, "c2": 1.0},
-            problem=other, distance=number("[0, 0.5)"), failure=number(SHARE), c0=positive, c1=positive, c2=positive,
+            problem=other,
+            distance=number("[0, 0.5)"),
+            failure=number(SHARE),
+            c0=positive,
+            c1=positive,
+            c2=positive,
         ),
         "theory.convex_convergence": case(
             theory.convex_convergence,
             {"problem": convex, "failure": 0.1, "c0": 1.0, "c1": 1.0, "c2": 1.0},
-            problem=other, failure=number(SHARE), c0=positive, c1=positive, c2=positive,
+            problem=other,
+            failure=number(SHARE),
+            c0=positive,
+            c1=positive,
+            c2=positive,
         ),
         "theory.alignment": case(
             theory.alignment,
@@ -1133,54 +1357,73 @@ def trials_and_theory():
             noise_i=only(None, "ab", -1, 2, fuzz.NAN, [], {}, ["a"], 1j, [0.1, 3.0], words="noise"),
             noise_j=only(None, "ab", -1, 2, fuzz.NAN, [], {}, ["a"], 1j, [0.1, 3.0], words="noise"),
         ),
-        "theory.guaranteed_noise": case(theory.guaranteed_noise, {"clusters": 3}, clusters=whole(2)),
+        "theory.guaranteed_noise": case(
+            theory.guaranteed_noise, {"clusters": 3}, clusters=whole(2)
+        ),
         "theory.separation_bounds": case(
             theory.separation_bounds,
             {"noise": torch.tensor([0.1, 0.2]), "clusters": [0, 1]},
-            noise=noise, clusters=names(also=[[0, 0], [0, 1, 1]], words="clusters|noise"),
+            noise=noise,
+            clusters=names(also=[[0, 0], [0, 1, 1]], words="clusters|noise"),
         ),
         "theory.separation_probability": case(
             theory.separation_probability,
             {"clusters": 2, "noise": 0.1, "features": 5, "each": 2, "trials": 2, "seed": 0},
-            clusters=only(*whole(2).wrong[:24]), noise=some, features=only(*whole().wrong[:24]),
-            each=only(*whole(2).wrong[:24]), trials=only(*whole().wrong[:24]), seed=whole(0),
+            clusters=only(*whole(2).wrong[:24]),
+            noise=some,
+            features=only(*whole().wrong[:24]),
+            each=only(*whole(2).wrong[:24]),
+            trials=only(*whole().wrong[:24]),
+            seed=whole(0),
         ),
         "theory.workload": case(
             theory.workload,
             {"clients": 100, "chosen": 60, "clusters": 2},
-            clients=only(*whole().wrong, 5, words="clients"), chosen=whole(1, 100), clusters=whole(),
+            clients=only(*whole().wrong, 5, words="clients"),
+            chosen=whole(1, 100),
+            clusters=whole(),
         ),
         "theory.importance_bound": case(
             theory.importance_bound,
             {"importance": 0.5, "misclassified": 0.1, "smoother": 0.01},
-            importance=only(None, "ab", -1, 2, fuzz.NAN, [], {}, 1j), misclassified=number("[0, 1]"), smoother=number("[0, 1)"),
+            importance=only(None, "ab", -1, 2, fuzz.NAN, [], {}, 1j),
+            misclassified=number("[0, 1]"),
+            smoother=number("[0, 1)"),
         ),
         "theory.expected_importance": case(
             theory.expected_importance,
             {"counts": [3, 4], "confusion": [[0.9, 0.1], [0.2, 0.8]], "smoother": 0.01},
             counts=names(also=[[3], [-1, 4], [0, 0]], words="counts|confusion"),
-            confusion=only(None, "ab", 3, [[0.9, 0.2], [0.2, 0.8]], [[1.5, -0.5], [0, 1]], [[0.5, 0.5]], {}, 1j),
+            confusion=only(
+                None, "ab", 3, [[0.9, 0.2], [0.2, 0.8]], [[1.5, -0.5], [0, 1]], [[0.5, 0.5]], {}, 1j
+            ),
             smoother=only(*number("[0, 1]").wrong, 0.5),
         ),
         "theory.subproblem_inexactness": case(
             theory.subproblem_inexactness,
             {"solver": 0.1, "similarity": 0.2, "convexity": 1.0, "smoothness": 2.0},
-            solver=some, similarity=some, convexity=positive, smoothness=positive,
+            solver=some,
+            similarity=some,
+            convexity=positive,
+            smoothness=positive,
         ),
         "theory.divergence_radius": case(
             theory.divergence_radius,
             {"inexactness": 0.1, "clusters": 2, "convexity": 1.0, "smoothness": 2.0},
-            inexactness=some, clusters=whole(), convexity=positive, smoothness=positive,
+            inexactness=some,
+            clusters=whole(),
+            convexity=positive,
+            smoothness=positive,
         ),
         "theory.soft_centers": case(
             theory.soft_centers,
             {"theta": theta, "mixture": shares, "weights": weights, "proximal": 1.0},
             theta=table(theta, also=[torch.rand(3, 2)], words="theta|mixture"),
-            mixture=table(shares, also=[shares * 2, torch.rand(3, 3)]),
-            weights=table(weights, also=[weights * 2, torch.rand(2, 4)]),
+            mixture=table(shares, fixed=True, also=[shares * 2, torch.rand(3, 3)], words="mixture|weights"),
+            weights=table(weights, fixed=True, also=[weights * 2, torch.rand(2, 4)]),
             proximal=some,
         ),
-    }  # fmt: skip
+    }
 
 
 @section
@@ -1195,20 +1438,28 @@ def drawing():
     like = only(fuzz.NAN, 2.5, {}, object(), 1j, fuzz.Strange(), words="what")
     label = only(3, 2.5, [], {}, object(), b"x", True)
     floats = only(None, "ab", {}, object(), ["a"], [None], 1j, fuzz.Strange())
-    spots = only(None, "ab", {"a": 1}, object(), [["a", "b"]], [[1.0]], 3, [[fuzz.NAN, 1]], [[1, 2, 3]])
+    spots = only(
+        None, "ab", {"a": 1}, object(), [["a", "b"]], [[1.0]], 3, [[fuzz.NAN, 1]], [[1, 2, 3]]
+    )
     at = number()
     draw = lambda value: figures.panel("A figure", width=100).level(value)  # noqa: E731
     image = torch.rand(2, 3, 3)
     return {
         "figures.colour": case(figures.colour, {"what": 1}, what=look_of),
         "figures.look": case(figures.look, {"what": 1}, what=look_of),
-        "figures.marker": case(figures.marker, {"number": 1}, number=only(None, fuzz.NAN, 2.5, "a", [], {})),
+        "figures.marker": case(
+            figures.marker, {"number": 1}, number=only(None, fuzz.NAN, 2.5, "a", [], {})
+        ),
         "figures.dash": case(figures.dash, {"name": "IFCA"}, name=text()),
         "looks.luminance": case(
-            figures.looks.luminance, {"color": "#0072B2"}, color=only(None, 3, "", "red", "#12", "#gggggg", b"#000000", [])
+            figures.looks.luminance,
+            {"color": "#0072B2"},
+            color=only(None, 3, "", "red", "#12", "#gggggg", b"#000000", []),
         ),
         "looks.ink_on": case(
-            figures.looks.ink_on, {"color": "#0072B2"}, color=only(None, 3, "", "red", "#12", "#gggggg", b"#000000", [])
+            figures.looks.ink_on,
+            {"color": "#0072B2"},
+            color=only(None, 3, "", "red", "#12", "#gggggg", b"#000000", []),
         ),
         "figures.panels": case(
             figures.panels,
@@ -1231,7 +1482,9 @@ def drawing():
             {"draw": draw, "label": "round", "values": [1, 2]},
             draw=function(),
             label=text(),
-            values=only(None, 3, "ab", [], [None], [fuzz.NAN], [[1]], [object()], words="values|value"),
+            values=only(
+                None, 3, "ab", [], [None], [fuzz.NAN], [[1]], [object()], words="values|value"
+            ),
             choice_label=text(none=True),
             choices=only(3, "ab", [], [None], [fuzz.NAN], words="choices|choice"),
         ),
@@ -1272,7 +1525,9 @@ def drawing():
         "Panel.beside": case(
             drawn("beside"),
             {"rows": {"a": (1.0, [1.0, 2.0])}},
-            rows=only(None, 3, "ab", [], {"a": 3}, {"a": (1, "b")}, {"a": ("x", [1])}, {"a": (1, [1], 2)}),
+            rows=only(
+                None, 3, "ab", [], {"a": 3}, {"a": (1, "b")}, {"a": ("x", [1])}, {"a": (1, [1], 2)}
+            ),
         ),
         "Panel.bars": case(
             drawn("bars"),
@@ -1283,7 +1538,13 @@ def drawing():
         ),
         "Panel.plane": case(
             drawn("plane"),
-            {"truths": [[0, 1]], "models": [[1.0, 0]], "clients": [[0.5, 0.5]], "clusters": [0], "chosen": [0]},
+            {
+                "truths": [[0, 1]],
+                "models": [[1.0, 0]],
+                "clients": [[0.5, 0.5]],
+                "clusters": [0],
+                "chosen": [0],
+            },
             truths=spots,
             models=spots,
             clients=only(*spots.wrong, words="clients"),
@@ -1298,7 +1559,10 @@ def drawing():
             starts=only("ab", None, [[1.0]], [[1, 2], [3, 4]], 3, ["a", "b"], {}),
         ),
         "Panel.note": case(
-            drawn("note"), {"spot": (1, 2), "text": "a"}, spot=only(None, "ab", 3, [1], [fuzz.NAN, 1], {}), text=text()
+            drawn("note"),
+            {"spot": (1, 2), "text": "a"},
+            spot=only(None, "ab", 3, [1], [fuzz.NAN, 1], {}),
+            text=text(),
         ),
         "Panel.contours": case(
             drawn("contours"),
@@ -1371,7 +1635,9 @@ def laboratories():
         }
         args = {n: _entry(module.FIELDS[n]) for n in given}
         if name == "race":
-            args["inputs"] = only(*args["inputs"].wrong[4:20], 65, 0, "8", words=args["inputs"].words)
+            args["inputs"] = only(
+                *args["inputs"].wrong[4:20], 65, 0, "8", words=args["inputs"].words
+            )
         found[f"live.{name}"] = case(lab, given | {"task": ""}, **args, task=text())
     rows = only(None, 3, "ab", [], [[1]], [["a", "b"]], [[9, 0]], [[fuzz.NAN, 0]], {}, [[0, 0]] * 9)
     found["live.plane"] = case(
@@ -1387,13 +1653,19 @@ def laboratories():
         small=flag(),
     )
     found["live.script"] = case(
-        live.script, {"name": "angle"}, name=only(None, 3, "", "no such", [], "../page", b"angle", {})
+        live.script,
+        {"name": "angle"},
+        name=only(None, 3, "", "no such", [], "../page", b"angle", {}),
     )
     found["sources.source"] = case(
-        sources.source, {"name": "ifca"}, name=only(None, 3, "", "no such", [], "../page", b"ifca", {})
+        sources.source,
+        {"name": "ifca"},
+        name=only(None, 3, "", "no such", [], "../page", b"ifca", {}),
     )
     found["page.modules"] = case(
-        page.modules, {"name": "angle"}, name=only(None, 3, "", "no such", [], "../page", b"angle", {})
+        page.modules,
+        {"name": "angle"},
+        name=only(None, 3, "", "no such", [], "../page", b"angle", {}),
     )
     return found
 
@@ -1423,7 +1695,9 @@ def replays():
     kind = thing(cf.IFCA, others=foreign())
     some = only("ab", None, 0, -1, 2.5, [1], [1, 0], fuzz.NAN, {}, [1, 2, 3])
     every = only("ab", None, [1], ["a", "b"], fuzz.NAN, {}, [1, 2, 3])
-    rows = only("ab", 3, [], [[1]], [["a", "b"]] * 2, [[fuzz.NAN, 0]] * 2, {}, [[0, 0]] * 9, words="models")
+    rows = only(
+        "ab", 3, [], [[1]], [["a", "b"]] * 2, [[fuzz.NAN, 0]] * 2, {}, [[0, 0]] * 9, words="models"
+    )
     return {
         "replay.linear": case(
             r.linear,
@@ -1468,7 +1742,16 @@ def replays():
         ),
         "replay.patchwork": case(
             r.patchwork,
-            {"groups": 2, "clients": 1, "last": 1, "points": 2, "seed": 0, "angle": 90, "swaps": 1, "skew": 0.1},
+            {
+                "groups": 2,
+                "clients": 1,
+                "last": 1,
+                "points": 2,
+                "seed": 0,
+                "angle": 90,
+                "swaps": 1,
+                "skew": 0.1,
+            },
             groups=whole(),
             angle=number(),
             swaps=whole(0, 5),
@@ -1496,7 +1779,9 @@ def replays():
         "replay.select": case(
             r.select,
             {"weights": torch.full((2, 4), 0.25), "size": 2, "key": (0, 1)},
-            weights=only(None, 3, "ab", torch.rand(3), -torch.ones(2, 4), torch.full((2, 4), fuzz.NAN)),
+            weights=only(
+                None, 3, "ab", torch.rand(3), -torch.ones(2, 4), torch.full((2, 4), fuzz.NAN)
+            ),
             size=only(*whole(1, 4).wrong),
             key=only(None, 3, [None, 1], [-1, 0], (0,), (0, fuzz.NAN), words="key|seed|a"),
         ),
@@ -1565,7 +1850,9 @@ def house_():
         "house.results": case(
             results,
             given,
-            experiment=only("", "no_such", "../06_table1", "a b", "06_table1.ipynb", words="experiment"),
+            experiment=only(
+                "", "no_such", "../06_table1", "a b", "06_table1.ipynb", words="experiment"
+            ),
             preset=only("", "fast", "QUICK", "paper ", words="preset"),
             seeds=only([], [""], ["-1"], ["a"], ["1,2"], ["1.5"], ["0", "x"], words="Seeds"),
             device=only("", "gpu", "cuda:x", "CPU", "cpu;", words="device"),
@@ -1574,10 +1861,18 @@ def house_():
         "house.repository": case(
             house.repository,
             {"url": "https://github.com/OWNER/NAME"},
-            url=only("", "x", "http://github.com/a/b", "https://gitlab.com/a/b", "https://github.com/a",
-                     "https://github.com/OWNER/NAME", "https://github.com/a/b/c", words="address"),
+            url=only(
+                "",
+                "x",
+                "http://github.com/a/b",
+                "https://gitlab.com/a/b",
+                "https://github.com/a",
+                "https://github.com/OWNER/NAME",
+                "https://github.com/a/b/c",
+                words="address",
+            ),
         ),
-    }  # fmt: skip
+    }
     return found
 
 

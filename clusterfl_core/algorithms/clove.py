@@ -294,6 +294,7 @@ def chosen_number(rows, most):
     Ward's tree is cut into 2, 3, ... groups; a number is taken if its silhouette exceeds 1.1 times
     that of the one taken before, which favours few groups.
     """
+    _vectors("rows", rows)
     most = whole("most", most)
     best, score = 2, -1.0
     for k, now in enumerate(grouping.cuts(rows, min(most, len(rows) - 1))[1], 2):

@@ -201,7 +201,7 @@ def objective(personal, clients, bank, importance, proximal):
     """
     proximal = number("proximal", proximal, "[0, inf)", "not be negative")
     _shares("importance", importance, kind("bank", bank, Bank))
-    if not len(kind("personal", personal, Bank)) == len(kind("clients", clients, Clients)):
+    if len(kind("personal", personal, Bank)) != len(kind("clients", clients, Clients)):
         m = len(clients)
         raise ValueError(f"personal must hold a model for each of {m} clients, got {len(personal)}")
     pulls = (importance.to(bank.dtype) * personal.distances(bank) ** 2).sum(1)

@@ -622,7 +622,10 @@ class Panel(Axes):
         if images.ndim != 3 or not images.size or np.isnan(images).any():
             shape = list(images.shape)
             raise ValueError(f"images must be [count, height, width], all numbers, got {shape}")
-        labels, columns = check.items("labels", labels, 0), check.whole("columns", columns, none=True)
+        labels, columns = (
+            check.items("labels", labels, 0),
+            check.whole("columns", columns, none=True),
+        )
         if labels and len(labels) != len(images):
             raise ValueError(f"labels must be {len(images)} or none, got {len(labels)}")
         signed = check.flag("signed", signed)

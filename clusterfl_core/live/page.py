@@ -113,7 +113,9 @@ def script(name):
     ValueError
         If there is no such laboratory.
     """
-    return _script(check.one_of("name", name, *sorted(p.stem for p in (HERE / "labs").glob("*.js"))))
+    return _script(
+        check.one_of("name", name, *sorted(p.stem for p in (HERE / "labs").glob("*.js")))
+    )
 
 
 @cache

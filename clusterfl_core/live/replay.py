@@ -71,7 +71,9 @@ def linear(truth, clients=6, points=8, noise=0.5, seed=0, features="normal", sha
     truth = check.array("truth", truth, None, None)
     if not truth.size:
         raise ValueError(f"truth must have a row a group, got shape {list(truth.shape)}")
-    shares = np.eye(len(truth)) if shares is None else check.array("shares", shares, None, len(truth))
+    shares = (
+        np.eye(len(truth)) if shares is None else check.array("shares", shares, None, len(truth))
+    )
     if not len(shares) or shares.min() < 0 or not np.allclose(shares.sum(1), 1, atol=1e-6):
         raise ValueError(f"rows of shares must sum to one, got {check.shown(shares.tolist())}")
     groups, d = len(shares), truth.shape[1]

@@ -139,7 +139,6 @@ def by_label(concentration):
     times at most. ``truth["shares"]`` [m, classes] tells the share of each class that each client
     holds, of the training images as of the test images.
     """
-
     concentration = check.positive("concentration", concentration)
 
     def deal(table):
@@ -172,7 +171,6 @@ def by_quantity(exponent):
 
     ``exponent`` is not negative; 0 deals evenly, 1 is Zipf's law. All have as many test images.
     """
-
     exponent = check.number("exponent", exponent, "[0, inf)", "not be negative")
 
     def deal(table):

@@ -31,7 +31,6 @@ def federated_xor(clients, points, seed=0):
     either cluster, and no linear model fits both. An even number of ``clients`` holds n ``points``
     each, and as many for testing.
     """
-
     points = check.whole("points", points)
 
     def draw(cluster, source):
@@ -49,7 +48,6 @@ def conflicting_labels(clients, points, seed=0):
     a model says is right for exactly one of the clusters. ``clients`` and ``points`` are as in
     :func:`federated_xor`.
     """
-
     points = check.whole("points", points)
 
     def draw(cluster, source):

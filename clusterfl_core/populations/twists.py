@@ -49,7 +49,6 @@ def turn(degrees):
     Quarter turns move pixels, and a wide image becomes a high one. Other angles mean pixels
     (bilinear) and keep the shape; what enters at the corners is black.
     """
-
     degrees = check.number("degrees", degrees, "(-inf, inf)", "be finite")
 
     def change(x, y):

@@ -37,7 +37,10 @@ def importance_bound(importance, misclassified, smoother):
     for example :func:`convex_misclassification` for one point; ``smoother`` sigma.
     """
     misclassified = check.number("misclassified", misclassified, "[0, 1]")
-    smoother, shares = check.number("smoother", smoother, "[0, 1)"), check.reals("importance", importance)
+    smoother, shares = (
+        check.number("smoother", smoother, "[0, 1)"),
+        check.reals("importance", importance),
+    )
     if not shares.size or shares.min() < 0 or shares.max() > 1:
         raise ValueError(f"importance must be in [0, 1], got {check.shown(importance)}")
     return (1 - misclassified) * shares + misclassified + smoother
@@ -59,7 +62,10 @@ def expected_importance(counts, confusion, smoother):
     smoother : float
         sigma, at most 1 / n_k.
     """
-    counts, smoother = check.wholes("counts", counts).numpy(), check.number("smoother", smoother, "[0, 1]")
+    counts, smoother = (
+        check.wholes("counts", counts).numpy(),
+        check.number("smoother", smoother, "[0, 1]"),
+    )
     if not len(counts) or counts.min() < 0 or not counts.any():
         raise ValueError(f"counts must not be negative and not all zero, got {counts.tolist()}")
     confusion = check.array("confusion", confusion, len(counts), len(counts))
@@ -136,6 +142,8 @@ def soft_centers(theta, mixture, weights, proximal):
     weights = check.array("weights", weights, len(theta), len(mixture))
     for name, rows in (("mixture", mixture), ("weights", weights)):
         if not rows.size or rows.min() < 0 or not np.allclose(rows.sum(1), 1, atol=1e-6):
-            raise ValueError(f"rows of {name} must be shares that sum to one, got {check.shown(rows)}")
+            raise ValueError(
+                f"rows of {name} must be shares that sum to one, got {check.shown(rows)}"
+            )
     blend = weights @ mixture
     return np.linalg.solve(np.eye(len(theta)) - share * blend, (1 - share) * blend @ theta)

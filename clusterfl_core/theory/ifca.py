@@ -358,7 +358,7 @@ def basin(starts, truth, noise, *, clients, points, rounds, seeds, fresh=True):
     fresh = check.flag("fresh", fresh)
     if starts.shape[1:] != truth.shape or len(truth) != 2:
         given = f"{starts.shape} and {truth.shape}"
-        raise ValueError(f"basin asks for two models a start and two truths, got {given}")
+        raise ValueError(f"starts and truth must be two models a start and two truths, got {given}")
     data = truth[np.arange(clients) * 2 // clients], noise, points
     near = np.linalg.norm(truth[0] - truth[1]) / 4
     passed = np.zeros((2, len(starts)))
