@@ -125,7 +125,7 @@ def unclaimed(book: Ledger, experiments, stored=results.stored) -> dict:
     """
     check.kind("book", book, Ledger)
     experiments = [
-        check.text("experiments", one) for one in check.items("experiments", experiments)
+        check.text("experiments", one) for one in check.items("experiments", experiments, 0)
     ]
     check.function("stored", stored)
     used = {}
