@@ -21,6 +21,7 @@ True
 """
 
 import inspect
+import io
 import zipfile
 from dataclasses import dataclass
 from os import PathLike
@@ -94,8 +95,10 @@ class Run:
         return "\n".join(f"{name}: {value}" for name, value in lines.items())
 
     def save(self, path):
-        """Write the run to a file, whole or not at all."""
-        write_whole(path, lambda file: torch.save(self, file))
+        """Write the run to a file, whole or not at all; OSError where it cannot be written."""
+        whole = io.BytesIO()  # torch hides in a RuntimeError that a disk is full
+        torch.save(self, whole)
+        write_whole(path, lambda file: file.write(whole.getbuffer()))
 
     @classmethod
     def load(cls, path, trust=()):

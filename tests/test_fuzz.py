@@ -1480,7 +1480,7 @@ def drawing():
             {"alt": "Some", "title": "one"},
             alt=text(empty=False, words="alt"),
             title=only(None, 3, [], b"x", words="titles"),
-            ylim=only("ab", [1, 2, 3], {}, words="settings"),
+            ylim=only([1, 2, 3], {}, object(), words="settings"),
         ),
         "figures.player": case(
             lambda **g: type(figures.player(**g)),

@@ -590,7 +590,7 @@ class Panel(Axes):
         if values.ndim != 2 or not values.size:
             raise ValueError(f"values must be [rows, columns], got shape {list(values.shape)}")
         check.text("label", label)
-        clusters = check.wholes("clusters", list(clusters)).numpy()
+        clusters = check.wholes("clusters", check.items("clusters", clusters, 0)).numpy()
         self.imshow(
             values, cmap=shades, vmin=limits[0], vmax=limits[1], interpolation="none", **place
         )

@@ -564,6 +564,7 @@ def run(algorithm, federation, rounds, *, seed=0, models=None, absent=None, star
     -------
     Run
     """
+    seed = check.whole("seed", seed, 0, 2**32 - 1)
     settings = replayed(algorithm, seed, models, absent, starts)
     return simulation.run(settings, federation, rounds, seed=seed, device="cpu", progress=False)
 
