@@ -496,7 +496,10 @@ class Panel(Axes):
     def contours(self, height, levels, like=None, sides=81):
         """Draw where a function of points [..., 2] has these heights, within the axes' limits."""
         x, y = (np.linspace(*ends, sides) for ends in (self.get_xlim(), self.get_ylim()))
-        levels = np.sort(check.array("levels", levels, None))
+        if isinstance(levels, int | np.integer):  # so many
+            levels = check.whole("levels", levels, 1, 100)
+        else:
+            levels = np.sort(check.array("levels", levels, None))
         values = _heights(height, x, y)
         seen = self.owner.look(None, like)
         style = {"colors": seen.colour, "linestyles": seen.dash, "linewidths": 1, "alpha": 0.7}

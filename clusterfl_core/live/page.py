@@ -113,9 +113,11 @@ def script(name):
     ValueError
         If there is no such laboratory.
     """
-    return _script(
-        check.one_of("name", name, *sorted(p.stem for p in (HERE / "labs").glob("*.js")))
-    )
+    return _script(_known(name))
+
+
+def _known(name):
+    return check.one_of("name", name, *sorted(path.stem for path in (HERE / "labs").glob("*.js")))
 
 
 @cache
@@ -138,7 +140,7 @@ def _script(name):
 
 def modules(name):
     """What the script of a laboratory is made of, in order: (folder, module) of each."""
-    needed, asked = {("labs", name)}, [("labs", name)]
+    needed, asked = {("labs", _known(name))}, [("labs", name)]
     while asked:
         folder, module = asked.pop()
         for path in _IMPORTED.findall(_read(folder, module)):
