@@ -72,7 +72,7 @@ def number(interval="(-inf, inf)", none=False, words=""):
     wrong += [high] if interval[-1] == ")" and high < INF else []
 
     def same(value):
-        return [] if value is None else [np.float64(value), torch.tensor(value).double()]
+        return [] if value is None else [np.float64(value), torch.tensor(value, dtype=torch.float64)]
 
     return Arg(wrong, same, words)
 
@@ -210,7 +210,8 @@ def said(error, words):
     code, sentence = trace.tb_frame.f_code, str(error)
     place = f"{Path(code.co_filename).name}:{trace.tb_lineno}"
     shown = f"{type(error).__name__} at {place}: {sentence[:150]!r}"
-    if not code.co_filename.startswith(OURS) or code.co_code[trace.tb_lasti] != RAISE:
+    raised = isinstance(error, SystemExit) or code.co_code[trace.tb_lasti] == RAISE
+    if not (raised and code.co_filename.startswith(OURS)):  # a command ends by sys.exit
         return f"from inside: {shown}"
     if not isinstance(error, ValueError | TypeError | OSError | SystemExit | ArithmeticError):
         return f"of a strange kind: {shown}"

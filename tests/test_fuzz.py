@@ -511,7 +511,7 @@ def populations():
             digits | {"clusters": 2, "seed": 1, "points": 30},
             **base,
             clusters=k,
-            points=whole(1, 300, none=True),
+            points=whole(1, 359, none=True),
         ),
         "populations.label_permuted": case(
             p.label_permuted, digits | {"clusters": 2, "seed": 1}, **base, clusters=k
@@ -533,12 +533,16 @@ def populations():
         ),
         "populations.halves": case(p.halves, {"name": "digits", "seed": 1}, name=name, seed=seed),
         "populations.writers": case(
-            p.writers, digits | {"seed": 1}, clients=m, seed=seed, name=name
+            lambda **given: p.writers(**{"clients": 4, "name": "digits"} | given),
+            {},
+            clients=m,
+            seed=seed,
+            name=choice("digits", words="data set|name"),
         ),
         "populations.equal": case(
             lambda points: made(deal=p.equal(points)),
             {"points": 9},
-            points=whole(1, 400, none=True),
+            points=whole(1, 359, none=True),
         ),
         "populations.by_label": case(
             lambda concentration: made(deal=p.by_label(concentration)),
@@ -1841,10 +1845,6 @@ def replays():
 
 @section
 def house_():
-    def serve(port):
-        (house.ROOT / "_build" / "html" / "index.html").exists()
-        house.serve(port)
-
     experiment = house.experiments()[0].stem
     given = {"experiment": experiment, "preset": "quick", "seeds": ["0"], "device": "cpu"}
 
