@@ -80,7 +80,9 @@ class Bank:
     @classmethod
     def concatenate(cls, parts):
         """Several banks of one architecture as one, in order; at least one."""
-        parts = [kind("parts", part, Bank) for part in items("parts", parts)]
+        parts = [kind("parts", part, Bank) for part in items("parts", parts, 0)]
+        if not parts:
+            raise ValueError("parts must hold at least one bank, got none")
         names, model = parts[0].tensors, parts[0].model
         return cls(model, {name: torch.cat([one.tensors[name] for one in parts]) for name in names})
 

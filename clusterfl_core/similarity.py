@@ -105,8 +105,10 @@ def _matrix(similarity):
         found = torch.as_tensor(similarity)
     except (TypeError, ValueError, RuntimeError):
         found = torch.zeros((), dtype=torch.complex64)
-    if found.is_complex() or found.ndim != 2:
+    if found.is_complex():
         raise ValueError(f"similarity must be a square matrix, got {shown(similarity)}")
+    if found.ndim != 2:
+        raise ValueError(f"similarity must be a square matrix, got shape {tuple(found.shape)}")
     return found
 
 

@@ -203,7 +203,10 @@ def _check(federation, starts, steps, rounds):
         )
     if not starts.is_floating_point():
         raise ValueError(f"starts must be floating-point numbers, got {starts.dtype}")
-    steps = [check.number("steps", step, "(-inf, inf)") for step in check.items("steps", steps, 0)]
+    steps = [
+        check.number("steps", step, "[-inf, inf]", "be positive and finite")
+        for step in check.items("steps", steps, 0)
+    ]
     if not len(steps) or not all(0 < step < float("inf") for step in steps):
         raise ValueError(f"steps must be positive and finite, at least one, got {list(steps)}")
     if not starts.isfinite().all():

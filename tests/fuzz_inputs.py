@@ -72,7 +72,9 @@ def number(interval="(-inf, inf)", none=False, words=""):
     wrong += [high] if interval[-1] == ")" and high < INF else []
 
     def same(value):
-        return [] if value is None else [np.float64(value), torch.tensor(value, dtype=torch.float64)]
+        return (
+            [] if value is None else [np.float64(value), torch.tensor(value, dtype=torch.float64)]
+        )
 
     return Arg(wrong, same, words)
 

@@ -165,9 +165,7 @@ def step_bound(problem, distance, *, c2, c3, c4, version="extended"):
     _check_version(version)
     _check_constants(c2=c2, c3=c3, c4=c4)
     distance = check.number("distance", distance, "(-inf, inf)", "be a finite number")
-    if distance < 0:
-        raise ValueError(f"distance must not be negative, got {distance}")
-    alpha = closeness(distance, problem.separation)
+    alpha = 0.5 - distance / problem.separation
     if distance < 0 or alpha <= 0 or (version == "neurips" and alpha < 0.25):
         span = "[0, Delta / 2)" if version == "extended" else "[0, Delta / 4]"
         raise ValueError(
@@ -417,7 +415,8 @@ class ConvexProblem:
         _check(self, ("clients", "points", "clusters"), sizes, deviations)
         if self.smoothness < self.convexity:
             raise ValueError(
-                f"smoothness must be at least convexity = {self.convexity}, got {self.smoothness}"
+                f"smoothness must be at least convexity = {self.convexity:g}, "
+                f"got {self.smoothness:g}"
             )
 
     @property
