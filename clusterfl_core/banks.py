@@ -113,7 +113,7 @@ class Bank:
 
     def take(self, rows):
         """The models in these rows, in this order; rows may repeat."""
-        found = check.rows(rows)
+        found = check.rows("rows", rows, len(self))
         try:
             return self.map(lambda tensor: tensor[found])
         except IndexError:

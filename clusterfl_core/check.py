@@ -164,11 +164,15 @@ def wholes(name, given):
     return whole_ones
 
 
-def rows(given):
-    """Which rows of a tensor are taken: whole numbers, or one True or False for each row."""
-    found = given if isinstance(given, torch.Tensor) else numbers("rows", given)
+def rows(name, given, count):
+    """Which of so many rows are taken: their numbers, or one True or False for each."""
+    found = given if isinstance(given, torch.Tensor) else numbers(name, given)
     if found.ndim != 1 or found.is_floating_point():
-        return wholes("rows", found)
+        return wholes(name, found)
+    if found.dtype == torch.bool:
+        if len(found) != count:
+            raise ValueError(f"{name} must be {count} times True or False, got {len(found)}")
+        return found.nonzero()[:, 0]
     return found
 
 

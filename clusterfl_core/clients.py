@@ -103,7 +103,7 @@ class Clients:
 
     def take(self, rows):
         """The clients in these rows (not ids), in this order; the padded length stays."""
-        found = check.rows(rows)
+        found = check.rows("rows", rows, len(self))
         try:
             return self._map(lambda tensor: tensor[found])
         except IndexError:

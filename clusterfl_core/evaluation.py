@@ -16,7 +16,7 @@ from functools import reduce
 import numpy as np
 import torch
 
-from clusterfl_core import compute, models
+from clusterfl_core import check, compute, models
 from clusterfl_core.banks import Bank
 from clusterfl_core.check import items, kind, shown, whole, wholes
 from clusterfl_core.clients import Clients, Federation
@@ -33,10 +33,12 @@ __all__ += ["score", "separation_gap", "torn"]
 MOST = 10**5  # clusters may have any numbers below this
 
 
-def _judged(state, federation):
-    """Refuse what is no state, or no federation of as many clients."""
+def _judged(state, federation, own=False):
+    """Refuse what is no state or no federation; or, if ``own``, is not of as many clients."""
     m = len(kind("federation", federation, Federation))
-    if len(kind("state", state, State).assignments) != m:
+    if own or not isinstance(getattr(state, "models", None), Bank):
+        kind("state", state, State)
+    if own and len(state.assignments) != m:
         raise ValueError(f"state must be one of {m} clients, got {len(state.assignments)}")
 
 
@@ -118,7 +120,7 @@ def own_distribution(state, federation):
     held-out data of its own if the test clients are the training clients (:func:`same_people`),
     else the mean over all test clients. ValueError if a cluster has no test client.
     """
-    _judged(state, federation)
+    _judged(state, federation, own=True)
     test, kinds = federation.test, federation.test_clusters
     if "mixture" in federation.truth:
         shares = federation.truth["mixture"].to(torch.float64)
@@ -150,7 +152,7 @@ def own_training_data(state, federation):
     FedSoft's protocol for local models. It rewards fitting the noise; :func:`own_distribution` is
     the same on data the client has not seen.
     """
-    _judged(state, federation)
+    _judged(state, federation, own=True)
     train = federation.train
     return personal_quality(state, federation, torch.arange(len(train)), train)
 
@@ -182,7 +184,7 @@ def personal_quality(state, federation, rows, clients):
     Accuracy or mean squared error; NaN where a client was never assigned a model. Which models
     predict for a client says ``state.predict``; ``rows`` [b] may repeat.
     """
-    _judged(state, federation)
+    _judged(state, federation, own=True)
     rows = wholes("rows", rows)
     if len(rows) != len(kind("clients", clients, Clients)):
         raise ValueError(
@@ -298,7 +300,7 @@ def torn(groups, clusters):
     bipartition that tears none is *correct* (CFL, Definition 1); it need not find all clusters.
     """
     clusters = _numbered("clusters", clusters)
-    parts = [wholes("groups", ids) for ids in items("groups", groups)]
+    parts = [check.rows("groups", ids, len(clusters)) for ids in items("groups", groups)]
     if any(len(part) and not 0 <= part.min() <= part.max() < len(clusters) for part in parts):
         raise ValueError(f"groups must name clients 0 to {len(clusters) - 1}, got {shown(groups)}")
     kinds = [clusters[part].unique() for part in parts]

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from clusterfl_core.banks import Bank
-from clusterfl_core.check import kind, shown, wholes
+from clusterfl_core.check import kind, rows, shown, wholes
 
 __all__ = ["cosine_similarity", "cross_similarity", "optimal_bipartition", "separation_gap"]
 
@@ -25,14 +25,14 @@ def cosine_similarity(updates):
     ones on the diagonal. An update of length zero has no direction; its similarity to every other
     is 0.
     """
-    rows = updates.flatten() if isinstance(updates, Bank) else updates
-    if kind("updates", rows, torch.Tensor, Bank).ndim != 2 or rows.is_complex():
-        raise ValueError(f"updates must be real numbers [m, p], got shape {list(rows.shape)}")
-    m = len(rows)
-    gram = torch.zeros(m, m, dtype=torch.float64, device=rows.device)
+    found = updates.flatten() if isinstance(updates, Bank) else updates
+    if kind("updates", found, torch.Tensor, Bank).ndim != 2 or found.is_complex():
+        raise ValueError(f"updates must be real numbers [m, p], got shape {list(found.shape)}")
+    m = len(found)
+    gram = torch.zeros(m, m, dtype=torch.float64, device=found.device)
     # In blocks of columns, so that the copy in double precision stays small, and of rows, so that
     # hardly more than the half above the diagonal is computed.
-    for block in rows.split(1 << 11, dim=1):
+    for block in found.split(1 << 11, dim=1):
         block = block.to(torch.float64)
         for i in range(0, m, 256):
             gram[i : i + 256, i:].addmm_(block[i : i + 256], block[i:].T)
@@ -115,11 +115,11 @@ def _matrix(similarity):
 def cross_similarity(similarity, first, second):
     """alpha_cross^max: the largest similarity between two clusters (Algorithm 3, line 5)."""
     alpha, halves = _matrix(similarity), []
-    for name, rows in (("first", first), ("second", second)):
-        half = wholes(name, rows)
-        if not len(half) or int(half.min()) < 0 or int(half.max()) >= min(alpha.shape):
-            m = min(alpha.shape)
-            raise ValueError(f"{name} must name some of the {m} clients, got {shown(rows)}")
+    m = min(alpha.shape)
+    for name, given in (("first", first), ("second", second)):
+        half = rows(name, given, m)
+        if not len(half) or int(half.min()) < 0 or int(half.max()) >= m:
+            raise ValueError(f"{name} must name some of the {m} clients, got {shown(given)}")
         halves.append(half)
     return float(alpha[halves[0]][:, halves[1]].max())
 

@@ -111,6 +111,11 @@ def bank_(words=""):
     return thing(cf.banks.Bank, others=foreign(), words=words)
 
 
+def models_():
+    """What has models: a state, or a run."""
+    return only(*(v for v in state_().wrong if not isinstance(v, cf.Run)))
+
+
 def state_(words=""):
     return thing(contract.State, others=foreign(), words=words)
 
@@ -703,6 +708,7 @@ def judging():
         "state": state_(),
         "federation": only(*federation().wrong, labelled(), words="state|federation"),
     }
+    judging = {"state": models_(), "federation": federation()}
     alpha = torch.tensor([[1.0, 0.9, -0.8], [0.9, 1.0, -0.7], [-0.8, -0.7, 1.0]])
     square = table(alpha, fixed=True, also=[alpha[:2], alpha[:1, :1], torch.rand(3, 3)])
     rows = torch.tensor([[0.0, 0], [0, 1], [1, 0], [1, 1], [8, 8], [8, 9], [9, 8], [9, 9]])
@@ -739,13 +745,13 @@ def judging():
             {"losses": u},
             losses=only(None, 3, "ab", [[0, 1]], torch.rand(2), torch.rand(2, 0)),
         ),
-        "evaluation.lowest_loss": case(e.lowest_loss, pair, **judged),
+        "evaluation.lowest_loss": case(e.lowest_loss, pair, **judging),
         "evaluation.own_distribution": case(e.own_distribution, pair, **judged),
         "evaluation.own_training_data": case(e.own_training_data, pair, **judged),
         "evaluation.score": case(
             e.score,
             pair | {"algorithm": ran().algorithm},
-            **judged,
+            **judging,
             algorithm=thing(cf.IFCA, others=foreign()),
         ),
         "evaluation.personal_quality": case(
@@ -758,7 +764,7 @@ def judging():
         "evaluation.quality": case(
             e.quality,
             pair | {"found": torch.rand(6, 8), "clients": lines().train},
-            **judged,
+            **judging,
             found=only(None, 3, "ab", [[0.5]], torch.rand(6), torch.rand(5, 8)),
             clients=only(*clients_().wrong),
         ),
@@ -863,8 +869,8 @@ def parts_of_algorithms():
         "cfl.own_leaf": case(
             cfl.own_leaf,
             {"state": ran().state, "federation": lines()},
-            state=state_(),
-            federation=only(*federation().wrong, labelled(), words="state|federation"),
+            state=models_(),
+            federation=federation(),
         ),
         "cfl.path_models": case(
             lambda **g: cfl.path_models(**g).flatten(),
@@ -928,8 +934,8 @@ def parts_of_algorithms():
         "baselines.mixture": case(
             fedem.mixture,
             {"state": ran().state, "federation": lines()},
-            state=state_(),
-            federation=only(*federation().wrong, labelled(), words="state|federation"),
+            state=models_(),
+            federation=federation(),
         ),
         "fedsoft.estimate_importance": case(
             fedsoft.estimate_importance,
@@ -1447,9 +1453,7 @@ def drawing():
     like = only(fuzz.NAN, 2.5, {}, object(), 1j, fuzz.Strange(), words="what")
     label = only(3, 2.5, [], {}, object(), b"x", True)
     floats = only(None, "ab", {}, object(), ["a"], [None], 1j, fuzz.Strange())
-    spots = only(
-        None, "ab", {"a": 1}, object(), [["a", "b"]], [[1.0]], 3, [[fuzz.NAN, 1]], [[1, 2, 3]]
-    )
+    spots = only(None, "ab", {"a": 1}, object(), [["a", "b"]], [[1.0]], 3, [[1, 2, 3]])
     at = number()
     draw = lambda value: figures.panel("A figure", width=100).level(value)  # noqa: E731
     image = torch.rand(2, 3, 3)
@@ -1527,7 +1531,7 @@ def drawing():
         "Panel.rows": case(
             drawn("rows"),
             {"groups": {"a": [1.0, 2.0]}},
-            groups=only(None, 3, "ab", [], {"a": ["b"]}, {"a": 3}, {"a": [fuzz.NAN]}, {"a": None}),
+            groups=only(None, 3, "ab", [], {"a": ["b"]}, {"a": 3}, {"a": None}),
             like=only(3, "ab", [1, 2], words="like"),
             middle=function(none=True),
         ),

@@ -88,7 +88,7 @@ def colour(what) -> str:
     """
     if isinstance(what, str):
         return ALGORITHMS.get(what) or _further(crc32(_bytes(what)) % 100)
-    number = whole("what", what, -(2**31), 2**31)
+    number = _number(what)
     if number < 0:
         return GREY
     return CLUSTERS[number] if number < len(CLUSTERS) else _further(number - len(CLUSTERS))
@@ -112,7 +112,7 @@ def look(what) -> Look:
         known = [*ALGORITHMS]
         place = known.index(what) if what in ALGORITHMS else crc32(_bytes(what))
         return Look(colour(what), dash(what), marker(place))
-    number = max(whole("what", what, -(2**31), 2**31), 0)
+    number = max(_number(what), 0)
     return Look(colour(what), LINES[number % 4], marker(number))
 
 
@@ -128,6 +128,11 @@ def luminance(color: str) -> float:
 def ink_on(color: str) -> str:
     """White or black, whichever is read better on a colour; the page does not change these two."""
     return "#fffffe" if luminance(color) < 0.18 else "#000001"
+
+
+def _number(what):
+    truth = isinstance(what, bool | np.bool_)
+    return whole("what", int(what) if truth else what, -(2**31), 2**31)
 
 
 def _bytes(name):

@@ -282,10 +282,14 @@ class Panel(Axes):
             Whether there is a marker at each point, and a line between them.
         """
         values, seen = np.atleast_2d(_numbers(values)), self.owner.look(label, like)
-        x, marks, line = check.items("x", x), check.flag("marks", marks), check.flag("line", line)
-        if values.ndim != 2 or values.shape[1] != len(x):
+        count, marks, line = (
+            len(check.items("x", x)),
+            check.flag("marks", marks),
+            check.flag("line", line),
+        )
+        if values.ndim != 2 or values.shape[1] != count:
             shape = list(values.shape)
-            raise ValueError(f"values must be [rows, {len(x)}], a number for each x, got {shape}")
+            raise ValueError(f"values must be [rows, {count}], a number for each x, got {shape}")
         dash, shape = seen.dash if line else "", seen.marker if marks else ""
         style = {"color": seen.colour, "ls": dash, "marker": shape, "label": label}
         with _drawn("x"):
@@ -362,7 +366,7 @@ class Panel(Axes):
         if like is not None and len(check.items("like", like)) != len(groups):
             raise ValueError(f"like must name {len(groups)} looks, got {check.shown(like)}")
         for row, (name, values) in enumerate(check.kind("groups", groups, dict).items()):
-            values = check.array("groups", _numbers(values, "groups"), None)
+            values = _row("groups", values)
             seen = self.owner.look(name, None if like is None else like[row])
             at = row + np.linspace(-0.16, 0.16, len(values)) if len(values) > 1 else [row]
             self.plot(values, at, "o", color=seen.colour, ms=5, alpha=0.6)
@@ -381,8 +385,8 @@ class Panel(Axes):
         for both in check.kind("rows", rows, dict).values():
             if not isinstance(both, tuple | list) or len(both) != 2:
                 raise TypeError(f"rows must be pairs (now, stored), got {check.shown(both)}")
-            check.number("rows", both[0], "(-inf, inf)", "hold finite numbers")
-            check.array("rows", _numbers(both[1], "rows"), None)
+            _row("rows", [both[0]])
+            _row("rows", both[1])
         for row, (now, kept) in enumerate(rows.values()):
             stored, run = (None, None) if row else ("stored", "just run")
             self.plot(_numbers(kept), [row] * len(kept), "o", color=GREY, alpha=0.6, label=stored)
@@ -409,7 +413,7 @@ class Panel(Axes):
         names, stacked = check.items("names", names), check.flag("stacked", stacked)
         check.items("groups", check.kind("groups", groups, dict))
         for values in groups.values():
-            check.array("groups", _numbers(values, "groups"), len(names))
+            _row("groups", values, len(names))
         place, wide = np.arange(len(names)), 0.8 if stacked else 0.8 / len(groups)
         below = np.zeros(len(names))
         for n, (label, values) in enumerate(groups.items()):
@@ -736,10 +740,22 @@ def _plainly(values):
     return np.asarray(values, dtype=float)
 
 
+def _row(name, values, count=None):
+    """Return a row of numbers, so many; what is not finite is not drawn."""
+    found = _numbers(values, name)
+    if found.ndim != 1 or count not in (None, len(found)):
+        many = "a row of numbers" if count is None else f"{count} numbers"
+        raise ValueError(f"{name} must be {many}, got shape {list(found.shape)}")
+    return found
+
+
 def _spots(name, spots):
     """Return points of the plane, [n, 2]."""
     found = _numbers(spots, name)
-    return check.array(name, found if found.size else np.empty((0, 2)), None, 2)
+    found = found if found.size else np.empty((0, 2))
+    if found.ndim != 2 or found.shape[1] != 2:
+        raise ValueError(f"{name} must be spots [n, 2], got shape {list(found.shape)}")
+    return found
 
 
 def _heights(height, x, y):
