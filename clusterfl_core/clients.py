@@ -82,7 +82,9 @@ class Clients:
     @classmethod
     def from_lists(cls, xs, ys):
         """Pad one (x [n_i, ...], y [n_i]) pair a client, in the order of their ids."""
-        xs, ys = ([numbers(n, x) for x in items(n, both)] for n, both in (("xs", xs), ("ys", ys)))
+        xs, ys = (
+            [numbers(n, x) for x in items(n, both, 0)] for n, both in (("xs", xs), ("ys", ys))
+        )
         counts = [len(y) for y in ys]
         if [len(x) for x in xs] != counts:
             raise ValueError("xs and ys must hold the same clients with the same numbers of points")

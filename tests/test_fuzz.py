@@ -374,8 +374,8 @@ def clients_and_banks():
         "Clients.from_lists": case(
             cf.Clients.from_lists,
             {"xs": [x[0], x[1]], "ys": y},
-            xs=only(*many, [x[0]], [x[0], x[1, :2]], [x[0], x[1, :, :2]], []),
-            ys=only(None, 3, "abc", 1j, [y[0]], [y[0], [1]], [["a"], ["b"]], []),
+            xs=only(*many, [x[0]], [x[0], x[1, :2]], [x[0], x[1, :, :2]], [], words="xs|point"),
+            ys=only(None, 3, "abc", 1j, [y[0]], [y[0], [1]], [["a"], ["b"]], [], words="ys|point"),
         ),
         "Clients.take": case(lambda rows: vars(one.take(rows)), {"rows": [1, 0]}, rows=rows),
         "Clients.points": case(one.points, {"row": 1}, row=whole(-6, 5)),
@@ -427,7 +427,7 @@ def clients_and_banks():
         "Bank.to": case(
             lambda where: two.to(where).flatten(),
             {"where": torch.float64},
-            where=only("nowhere", 2.5, object(), "float32", {}),
+            where=only("nowhere", 2.5, object(), "float32", {}, words="where|device"),
         ),
         "Bank.mean": case(
             lambda weights: two.mean(weights).flatten(),
@@ -1620,7 +1620,7 @@ def drawing():
             drawn("pictures"),
             {"images": image},
             images=only(*floats.wrong, 3, [1.0], image[0], image * fuzz.NAN, torch.rand(0, 3, 3)),
-            labels=only(None, 3, "ab", ["a"]),
+            labels=only(None, 3, "abc", ["a"]),
             columns=only(*whole(none=True).wrong),
             signed=flag(),
         ),

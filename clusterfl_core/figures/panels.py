@@ -630,7 +630,7 @@ class Panel(Axes):
             shape = list(images.shape)
             raise ValueError(f"images must be [count, height, width], all numbers, got {shape}")
         labels, columns = (
-            check.items("labels", labels, 0),
+            check.items("labels", [*labels] if isinstance(labels, str) else labels, 0),
             check.whole("columns", columns, none=True),
         )
         if labels and len(labels) != len(images):
