@@ -45,7 +45,7 @@ def make(name, clients, *, deal=None, twist=None, seed=0):
     clients = table.clients
     check.function("deal", deal, none=True)
     if isinstance(twist, list):
-        twist = [check.function("twist", change) for change in check.items("twist", twist)]
+        twist = [check.function("twist", change) for change in check.items("twist", twist, 0)]
         twisted = twists.Twist(twist, f", {len(twist)} kinds")
     else:
         check.function("twist", twist, none=True)
