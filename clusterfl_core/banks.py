@@ -21,7 +21,9 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
-from clusterfl_core.check import whole
+from clusterfl_core import check
+from clusterfl_core.check import array, items, kind, shown, whole
+from clusterfl_core.machine import named_device
 from clusterfl_core.models.fresh import drawn
 from clusterfl_core.randomness import INITIALIZATION, generator
 
@@ -44,7 +46,8 @@ class Bank:
     tensors: dict
 
     def __post_init__(self):
-        for name, tensor in self.tensors.items():
+        kind("model", self.model, nn.Module)
+        for name, tensor in kind("tensors", self.tensors, dict).items():
             if not isinstance(tensor, torch.Tensor):
                 raise ValueError(f"{name} must be a tensor, got {type(tensor).__name__}")
         needed = {name: tuple(p.shape) for name, p in self.model.named_parameters()}
@@ -63,7 +66,8 @@ class Bank:
         As :func:`clusterfl_core.models.fresh.drawn` does it; ``model`` stays as it is.
         """
         if not isinstance(model, nn.Module):
-            raise ValueError(f"model must be a torch.nn.Module (an object), got {model!r:.60}")
+            raise ValueError(f"model must be a torch.nn.Module (an object), got {shown(model)}")
+        kind("generator", generator, torch.Generator)
         seeds = torch.randint(2**62, (whole("count", count),), generator=generator).tolist()
         rows = drawn(model, seeds)
         return cls(model, {name: torch.stack([row[name] for row in rows]) for name in rows[0]})
@@ -71,11 +75,12 @@ class Bank:
     @classmethod
     def fresh(cls, model, count, seed):
         """The ``count`` models with which a run of this seed begins."""
-        return cls.initialize(model, count, generator(INITIALIZATION, seed))
+        return cls.initialize(model, count, generator(INITIALIZATION, whole("seed", seed, 0)))
 
     @classmethod
     def concatenate(cls, parts):
         """Several banks of one architecture as one, in order; at least one."""
+        parts = [kind("parts", part, Bank) for part in items("parts", parts, 0)]
         if not parts:
             raise ValueError("parts must hold at least one bank, got none")
         names, model = parts[0].tensors, parts[0].model
@@ -108,11 +113,21 @@ class Bank:
 
     def take(self, rows):
         """The models in these rows, in this order; rows may repeat."""
-        return self.map(lambda tensor: tensor[rows])
+        found = check.rows("rows", rows, len(self))
+        try:
+            return self.map(lambda tensor: tensor[found])
+        except IndexError:
+            named = check.shown(found.tolist())
+            raise ValueError(f"rows must be of {len(self)} models, got {named}") from None
 
     def to(self, where):
         """The same bank on another device or in another floating type."""
-        return self.map(lambda tensor: tensor.to(where))
+        if isinstance(where, torch.dtype) and where.is_floating_point:
+            return self.map(lambda tensor: tensor.to(where))
+        if not isinstance(where, str | torch.device):
+            raise TypeError(f"where must be a device or a floating type, got {shown(where)}")
+        device = named_device(where)
+        return self.map(lambda tensor: tensor.to(device))
 
     def mean(self, weights=None):
         """Average of the models, as a bank of one.
@@ -121,6 +136,9 @@ class Bank:
         ValueError if they sum to zero or there is no model.
         """
         weights = torch.ones(len(self)) if weights is None else weights
+        if (array("weights", weights, len(self)) < 0).any():
+            raise ValueError(f"weights must not be negative, got {shown(weights)}")
+        weights = torch.as_tensor(weights)
         if not weights.sum() > 0:
             raise ValueError(f"the weights of {len(self)} models must sum to more than zero")
         shares = weights.to(self.dtype) / weights.sum()
@@ -155,16 +173,23 @@ class Bank:
 
     def unflatten(self, rows):
         """The inverse of :meth:`flatten`: a bank of this architecture from rows [k, p]."""
-        parts = iter(rows.split([tensor[0].numel() for tensor in self.tensors.values()], 1))
+        sizes = [tensor[0].numel() for tensor in self.tensors.values()]
+        kind("rows", rows, torch.Tensor)
+        if rows.ndim != 2 or rows.shape[1] != sum(sizes):
+            raise ValueError(f"rows must be [b, {sum(sizes)}], got shape {list(rows.shape)}")
+        parts = iter(rows.split(sizes, 1))
         return self.map(lambda tensor: next(parts).reshape(len(rows), *tensor.shape[1:]))
 
     def distances(self, other):
         """Euclidean distances between all models of two banks: Tensor [k, k']."""
-        return (self.flatten()[:, None] - other.flatten()[None]).norm(dim=2)
+        one, two = self.flatten(), kind("other", other, Bank).flatten()
+        if one.shape[1] != two.shape[1]:
+            raise ValueError(f"other must hold {one.shape[1]} numbers a model, got {two.shape[1]}")
+        return (one[:, None] - two[None]).norm(dim=2)
 
     def module(self, index):
         """One model of the bank as a ``torch.nn.Module`` of its own."""
-        filled = copy.deepcopy(self.model)
+        index, filled = whole("index", index, -len(self), len(self) - 1), copy.deepcopy(self.model)
         with torch.no_grad():
             for name, parameter in filled.named_parameters():
                 parameter.data = self.tensors[name][index].clone()
@@ -189,5 +214,5 @@ def widest(device):
 
 def finite(bank):
     """Which models hold finite numbers only: BoolTensor [k]. Their sum tells, without a copy."""
-    sums = [tensor.flatten(1).sum(1) for tensor in bank.tensors.values()]
+    sums = [tensor.flatten(1).sum(1) for tensor in kind("bank", bank, Bank).tensors.values()]
     return torch.stack(sums).isfinite().all(0)

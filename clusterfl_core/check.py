@@ -7,21 +7,33 @@
 import numpy as np
 import torch
 
-__all__ = ["among", "keep", "number", "numbers", "one_of", "positive"]
-__all__ += ["share", "whole", "wholes"]
+__all__ = ["among", "array", "flag", "function", "items", "keep", "kind", "number", "numbers"]
+__all__ += ["one_of", "positive", "reals", "rows", "share", "shown", "text", "whole", "wholes"]
+
+LARGEST = 2**63 - 1  # what a tensor of whole numbers can hold
 
 
-def whole(name, value, least=1, most=None, none=False):
+def shown(value):
+    """What was given, in at most some 80 characters of one line."""
+    try:
+        words = " ".join(repr(value).split())
+    except Exception:  # a stranger's object may not even say what it is
+        words = type(value).__name__
+    return words if len(words) <= 80 else f"{words[:77]}..."
+
+
+def whole(name, value, least=1, most=LARGEST, none=False):
     """An int in [least, most], or None where that is allowed; else ValueError."""
     if value is None and none:
         return None
     found, otherwise = _float(name, value), " or None" if none else ""
     if not found.is_integer():
-        raise ValueError(f"{name} must be a whole number{otherwise}, got {value!r}")
-    if found < least or (most is not None and found > most):
+        raise ValueError(f"{name} must be a whole number{otherwise}, got {shown(value)}")
+    found = int(value)
+    if not least <= found <= most:
         bound = f"least {least}" if found < least else f"most {most}"
-        raise ValueError(f"{name} must be at {bound}{otherwise}, got {value}")
-    return int(value)
+        raise ValueError(f"{name} must be at {bound}{otherwise}, got {shown(value)}")
+    return found
 
 
 def number(name, value, interval, words=None):
@@ -29,7 +41,7 @@ def number(name, value, interval, words=None):
     found, (low, high) = _float(name, value), map(float, interval[1:-1].split(","))
     ends = (found == low and "[" in interval) or (found == high and "]" in interval)
     if not (low < found < high or ends):
-        raise ValueError(f"{name} must {words or f'be in {interval}'}, got {value}")
+        raise ValueError(f"{name} must {words or f'be in {interval}'}, got {shown(value)}")
     return found
 
 
@@ -45,15 +57,88 @@ def share(name, value):
 
 def among(name, value, clients):
     """Refuse a number that exceeds the number of clients."""
-    if value is not None and value > clients:
+    if value is not None and value > whole("clients", clients):
         raise ValueError(f"{name} must be at most the {clients} clients, got {value}")
 
 
 def one_of(name, value, *choices):
     """Refuse what is none of the choices."""
-    if value not in choices:
+    plain = isinstance(value, str | int | float | np.bool_ | None)
+    if not plain or value not in choices:
         *most, last = map(repr, choices)
-        raise ValueError(f"{name} must be {', '.join(most)} or {last}, got {value!r}")
+        words = f"{', '.join(most)} or {last}" if most else last
+        raise ValueError(f"{name} must be {words}, got {shown(value)}")
+    return value
+
+
+def flag(name, value):
+    """True or False; else ValueError."""
+    return bool(one_of(name, value, True, False))
+
+
+def text(name, value):
+    """Refuse what is no text; else the text."""
+    return kind(name, value, str)
+
+
+def kind(name, value, *classes, none=False):
+    """The value, if it is an object of one of these classes (or None, if allowed); else TypeError.
+
+    >>> kind("federation", "digits", dict, list)
+    Traceback (most recent call last):
+    TypeError: federation must be a dict or a list, got 'digits'
+    """
+    if not (isinstance(value, classes) or (none and value is None)):
+        names = [one.__name__ for one in classes]
+        words = " or ".join(f"{'an' if name[0] in 'AEIO' else 'a'} {name}" for name in names)
+        got = f"the class {value.__name__}" if isinstance(value, type) else shown(value)
+        raise TypeError(f"{name} must be {words}{' or None' if none else ''}, got {got}")
+    return value
+
+
+def function(name, value, none=False):
+    """The value, if it can be called (or None, if allowed); else TypeError."""
+    if not (callable(value) or (none and value is None)):
+        raise TypeError(f"{name} must be a function, got {shown(value)}")
+    return value
+
+
+def items(name, value, least=1):
+    """What a sequence or another iterable holds, as a list, at least so many; else TypeError."""
+    if isinstance(value, str | bytes) or not hasattr(value, "__iter__"):
+        raise TypeError(f"{name} must be a list, got {shown(value)}")
+    found = list(value)
+    if len(found) < least:
+        raise ValueError(f"{name} must hold at least {least}, got {len(found)}")
+    return found
+
+
+def array(name, given, *axes):
+    """Finite numbers with so many axes, as a float64 ndarray; else ValueError.
+
+    An axis is None, or the length that it must have.
+    """
+    found = reals(name, given)
+    wrong = any(a is not None and a != n for a, n in zip(axes, found.shape, strict=False))
+    if found.ndim != len(axes) or wrong:
+        form = ", ".join("any" if axis is None else str(axis) for axis in axes)
+        raise ValueError(f"{name} must have the shape [{form}], got {list(found.shape)}")
+    return found
+
+
+def reals(name, given, finite=True):
+    """Numbers of any shape as a float64 ndarray, all finite if so asked; else ValueError."""
+    try:
+        given = given.detach().cpu().numpy() if isinstance(given, torch.Tensor) else given
+        found = np.asarray(given)
+        found = found.astype(float) if found.dtype.kind in "fiub" else None
+    except (TypeError, ValueError, RuntimeError):
+        found = None
+    if found is None:
+        raise ValueError(f"{name} must be an array of plain numbers, got {shown(given)}")
+    if finite and not np.isfinite(found).all():
+        raise ValueError(f"{name} must be finite, got {shown(found.tolist())}")
+    return found
 
 
 def numbers(name, given):
@@ -75,8 +160,20 @@ def wholes(name, given):
     found = numbers(name, given)
     whole_ones = found.to(torch.int64)
     if found.ndim != 1 or not torch.equal(whole_ones.to(found.dtype), found):
-        raise ValueError(f"{name} must be one whole number a client, got {found[:9].tolist()}")
+        raise ValueError(f"{name} must be one whole number a client, got {shown(given)}")
     return whole_ones
+
+
+def rows(name, given, count):
+    """Which of so many rows are taken: their numbers, or one True or False for each."""
+    found = given if isinstance(given, torch.Tensor) else numbers(name, given)
+    if found.ndim != 1 or found.is_floating_point():
+        return wholes(name, found)
+    if found.dtype == torch.bool:
+        if len(found) != count:
+            raise ValueError(f"{name} must be {count} times True or False, got {len(found)}")
+        return found.nonzero()[:, 0]
+    return found
 
 
 def keep(settings, **values):
@@ -87,6 +184,8 @@ def keep(settings, **values):
 
 def _float(name, value):
     try:
-        return float("no" if isinstance(value, bool | np.bool_ | str | bytes) else value)
+        boolean = getattr(value, "dtype", None) is torch.bool
+        none = boolean or isinstance(value, bool | np.bool_ | str | bytes)
+        return float("no" if none or getattr(value, "ndim", 0) else value)
     except (TypeError, ValueError, RuntimeError, OverflowError):
-        raise ValueError(f"{name} must be a number, got {value!r}") from None
+        raise ValueError(f"{name} must be a number, got {shown(value)}") from None

@@ -15,7 +15,7 @@ from collections import Counter
 from pathlib import Path
 from typing import NamedTuple
 
-from clusterfl_core import results
+from clusterfl_core import check, results
 
 __all__ = [
     "SIZES", "VERDICTS", "Ledger", "filters", "folder", "ledger", "link", "parameter", "row",
@@ -105,7 +105,10 @@ def runs(number, stored=results.stored) -> list:
     ValueError
         If nothing is stored for it: a number without a record cannot be shown.
     """
-    where, seeds = number["where"], number.get("seeds")
+    check.function("stored", stored)
+    if not {"experiment", "where"} <= set(check.kind("number", number, dict)):
+        raise ValueError(f"number must have experiment and where, got {check.shown(number)}")
+    where, seeds = check.kind("where", number["where"], dict), number.get("seeds")
     several = {k: v if isinstance(v, list) else [v] for k, v in where.items()}
     found = [
         record
@@ -134,6 +137,11 @@ def unclaimed(book: Ledger, experiments, stored=results.stored) -> dict:
     dict of str to int
         Only experiments with such records.
     """
+    check.kind("book", book, Ledger)
+    experiments = [
+        check.text("experiments", one) for one in check.items("experiments", experiments, 0)
+    ]
+    check.function("stored", stored)
     used = {}
     for paper in book.papers.values():
         for claim in paper["claim"]:

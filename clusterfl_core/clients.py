@@ -22,8 +22,10 @@ from dataclasses import dataclass, field, replace
 
 import torch
 
+from clusterfl_core import check
 from clusterfl_core.banks import on_device
-from clusterfl_core.check import numbers, whole, wholes
+from clusterfl_core.check import items, kind, numbers, shown, text, whole, wholes
+from clusterfl_core.machine import named_device
 
 __all__ = ["Clients", "Federation"]
 
@@ -80,7 +82,9 @@ class Clients:
     @classmethod
     def from_lists(cls, xs, ys):
         """Pad one (x [n_i, ...], y [n_i]) pair a client, in the order of their ids."""
-        xs, ys = [numbers("xs", x) for x in xs], [numbers("ys", y) for y in ys]
+        xs, ys = (
+            [numbers(n, x) for x in items(n, both, 0)] for n, both in (("xs", xs), ("ys", ys))
+        )
         counts = [len(y) for y in ys]
         if [len(x) for x in xs] != counts:
             raise ValueError("xs and ys must hold the same clients with the same numbers of points")
@@ -101,10 +105,16 @@ class Clients:
 
     def take(self, rows):
         """The clients in these rows (not ids), in this order; the padded length stays."""
-        return self._map(lambda tensor: tensor[rows])
+        found = check.rows("rows", rows, len(self))
+        try:
+            return self._map(lambda tensor: tensor[found])
+        except IndexError:
+            named = check.shown(found.tolist())
+            raise ValueError(f"rows must be of {len(self)} clients, got {named}") from None
 
     def to(self, device):
         """The same clients on another device."""
+        device = named_device(device)
         return self._map(lambda tensor: on_device(tensor, device))
 
     def _map(self, function):
@@ -114,6 +124,8 @@ class Clients:
 
     def inputs(self, dtype=torch.float32):
         """X as numbers a model takes: bytes become fractions in [0, 1], floats change dtype."""
+        if not (isinstance(dtype, torch.dtype) and dtype.is_floating_point):
+            raise TypeError(f"dtype must be a floating type of torch, got {shown(dtype)}")
         return self.x.to(dtype) / 255 if self.x.dtype == torch.uint8 else self.x.to(dtype)
 
     def mask(self):
@@ -122,6 +134,7 @@ class Clients:
 
     def points(self, row):
         """(x, y) of one client, padding cut off; for teaching code and plots."""
+        row = whole("row", row, -len(self), len(self) - 1)
         one, n = self.take([row]), int(self.counts[row])
         return one.inputs()[0, :n], one.y[0, :n]
 
@@ -158,7 +171,12 @@ class Federation:
     truth: dict = field(default_factory=dict)
 
     def __post_init__(self):
-        parts = {"train": self.train, "test": self.test}
+        parts = {
+            "train": kind("train", self.train, Clients),
+            "test": kind("test", self.test, Clients),
+        }
+        text("name", self.name)
+        kind("truth", self.truth, dict)
         for part, clients in parts.items():
             if not len(clients):
                 raise ValueError(f"{part} needs at least one client, got none")

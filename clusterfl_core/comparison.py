@@ -16,7 +16,7 @@ Examples
 
 import torch
 
-from clusterfl_core import data, door, evaluation
+from clusterfl_core import check, data, door, evaluation
 from clusterfl_core.algorithms import baselines
 from clusterfl_core.algorithms.cfl import CFL
 from clusterfl_core.algorithms.clove import CLoVE
@@ -24,6 +24,7 @@ from clusterfl_core.algorithms.fedsoft import FedSoft
 from clusterfl_core.algorithms.fine_tuned import FineTuned
 from clusterfl_core.algorithms.ifca import IFCA
 from clusterfl_core.clients import Clients, Federation
+from clusterfl_core.contract import State
 from clusterfl_core.matching import best_matching
 from clusterfl_core.models import MLP
 from clusterfl_core.simulation import Diverged, rounds
@@ -36,6 +37,11 @@ __all__ = [
 
 METHODS = ("LocalOnly", "FedAvg", "OneShot", "FedEM", "FedSoft", "CFL", "IFCA")
 LATER = ("FineTuned", "CLoVE", "OneShot?")  # the last one is not told k
+NEEDED = {  # of the settings, besides gamma and tau
+    "OneShot": ("k", "alone"), "OneShot?": ("alone",), "FineTuned": ("own", "own_gamma"),
+    "CLoVE": ("k",), "CFL": ("eps1", "ratio", "safe"), "FedSoft": ("k", "lam", "part"),
+    "IFCA": ("k",), "FedEM": ("k",),
+}  # fmt: skip
 NET = MLP(64, 16, 10)
 MODELS, PASSES = 200, 1000  # the purse of a run, a client
 VALIDATION = 400  # training images that no client trains on
@@ -74,7 +80,10 @@ def seen(view, x, y):
     A view is a dict of ``turn``, quarter turns; ``mirror``, whether left is right; and ``labels``,
     new names of the classes. What is absent stays as it is.
     """
-    x = torch.rot90(x, view.get("turn", 0), dims=(-2, -1))
+    check.kind("view", view, dict)
+    if len(check.kind("x", x, torch.Tensor)) != len(check.wholes("y", y)):
+        raise ValueError(f"x and y must hold the same images, got {len(x)} and {len(y)} of them")
+    x = torch.rot90(x, check.whole("turn", view.get("turn", 0), 0), dims=(-2, -1))
     x = x.flip(-1) if view.get("mirror") else x
     names = view.get("labels")
     return x, torch.tensor(names)[y] if names else y
@@ -100,6 +109,12 @@ def build(kind, seed, held_out="test"):
         ``truth["shares"]`` has the share of each view; clusters are known where each client has
         one view.
     """
+    if isinstance(kind, str):
+        check.one_of("kind", kind, *KINDS)
+    elif not isinstance(kind, tuple) or len(kind) != 3:
+        raise TypeError(f"kind must be a name or (views, shares, n), got {check.shown(kind)}")
+    seed = check.whole("seed", seed, 0)
+    check.one_of("held_out", held_out, "test", "validation")
     views, shares, n = KINDS[kind] if isinstance(kind, str) else kind
     images, m, skewed = data.load("digits"), len(shares), kind == "skewed"
     draw = torch.Generator().manual_seed(1000 + seed)
@@ -141,6 +156,7 @@ def build(kind, seed, held_out="test"):
 
 def honest(people):
     """Which clients are judged, bool [m]: all, but on "liars" not those who lie."""
+    check.kind("people", people, Federation)
     everyone = torch.ones(len(people), dtype=torch.bool)
     return people.clusters != 2 if people.name == "liars" else everyone
 
@@ -159,6 +175,11 @@ def make(method, settings, m, model=NET):
     for ``after`` rounds, by default as many as leave it these steps of the purse), ``starts`` and
     ``first`` (CLoVE: as there, by default 1 and "losses").
     """
+    check.one_of("method", method, *METHODS, *LATER)
+    check.kind("model", model, torch.nn.Module)
+    m, needed = check.whole("m", m), {"gamma", "tau", *NEEDED.get(method, ())}
+    if missing := sorted(needed - set(check.kind("settings", settings, dict))):
+        raise ValueError(f"settings must have {', '.join(missing)} for {method}, got {settings}")
     s, sgd = settings, LocalSGD(settings["tau"], settings["gamma"])
     if method in ("LocalOnly", "FedAvg"):
         return getattr(baselines, method)(model, sgd)
@@ -176,7 +197,8 @@ def make(method, settings, m, model=NET):
         eps1 = s["eps1"] * s["gamma"] * s["tau"]
         return CFL(model, eps1, s["ratio"] * eps1, s["safe"], sgd)
     if method == "FedSoft":
-        some = None if s["part"] == 1 else round(s["part"] * m)
+        part = check.share("part", s["part"])
+        some = None if part == 1 else round(part * m)
         return FedSoft(model, s["k"], sgd, s["lam"], selected=some)
     return {"IFCA": IFCA, "FedEM": baselines.FedEM}[method](model, s["k"], sgd)
 
@@ -191,6 +213,7 @@ def one_round(algorithm, state, people, device="cpu"):
     clients. A gradient step goes forward and back and is one pass; a look at the loss of a model is
     a third.
     """
+    check.kind("state", state, State)
     size = sum(p.numel() * state.bank.dtype.itemsize for p in algorithm.model.parameters())
     (one,) = rounds(algorithm, people, 1, start=state, device=device)
     models = (one.bytes_down + one.bytes_up) / size
@@ -222,6 +245,11 @@ def play(
         Tuples (round, models, passes, mean accuracy of the honest clients), the last one at the
         end, and the last state within the purse; nothing and None if the run diverged.
     """
+    seed, watch = check.whole("seed", seed, 0), check.flag("watch", watch)
+    most = check.whole("most", most, none=True)
+    models = check.number("models", models, "[0, inf]", "not be negative")
+    passes = check.number("passes", passes, "[0, inf]", "not be negative")
+    check.kind("people", people, Federation)
     state, moved, work, rows = door.admit(algorithm, people, seed, 1), 0.0, 0.0, []
 
     def look():
@@ -249,7 +277,7 @@ def play(
 
 def accuracy(state, people):
     """Accuracy of each client on its held-out images, with the model it really holds: [m]."""
-    everyone = torch.arange(len(people))
+    everyone = torch.arange(len(check.kind("people", people, Federation)))
     return evaluation.personal_quality(state, people, everyone, people.test)
 
 
@@ -261,7 +289,12 @@ def found(state, people):
     (a view or a model without partner counts as a column of zeros). With one view a client this is
     :func:`clusterfl_core.evaluation.identity_accuracy`.
     """
+    check.kind("state", state, State)
+    if "shares" not in check.kind("people", people, Federation).truth:
+        raise ValueError(f"people must know the shares of their views, got {people.name!r}")
     u, true = state.assignments, people.truth["shares"].double()
+    if len(u) != len(true):
+        raise ValueError(f"state must be one of {len(true)} people, got {len(u)}")
     if u.ndim == 1:  # one group a client
         u = torch.nn.functional.one_hot(u.clamp(min=0))
     u = u.double() / u.sum(1, keepdim=True)

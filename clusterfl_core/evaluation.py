@@ -16,6 +16,10 @@ from functools import reduce
 import torch
 
 from clusterfl_core import compute, models
+from clusterfl_core.banks import Bank
+from clusterfl_core.check import kind, shown, wholes
+from clusterfl_core.clients import Clients, Federation
+from clusterfl_core.contract import State
 from clusterfl_core.matching import (
     adjusted_rand_index,
     blind_level,
@@ -31,19 +35,32 @@ __all__ += ["own_distribution", "own_training_data", "personal_quality", "qualit
 __all__ += ["score", "separation_gap", "torn"]
 
 
+def _judged(state, federation, own=False):
+    """Refuse what is no state or no federation; or, if ``own``, is not of as many clients."""
+    m = len(kind("federation", federation, Federation))
+    if own or not isinstance(getattr(state, "models", None), Bank):
+        kind("state", state, State)
+    if own and len(state.assignments) != m:
+        raise ValueError(f"state must be one of {m} clients, got {len(state.assignments)}")
+
+
 def score(algorithm, state, federation):
     """Quality of each client's predictions, by the algorithm's own test protocol.
 
     Tensor [m_test], or [m] where the protocol judges the training clients: accuracies in [0, 1], or
     mean squared errors (``federation.classes == 0``). TypeError if it gives something else.
     """
-    found, kind = algorithm.test_protocol(state, federation), type(algorithm).__name__
+    _judged(state, federation)
+    own = getattr(algorithm, "test_protocol", None)
+    if isinstance(algorithm, type) or not callable(own):
+        raise TypeError(f"algorithm must have a test_protocol, got {shown(algorithm)}")
+    found, word = own(state, federation), type(algorithm).__name__
     sizes = len(federation.test), len(federation.train)
     tensor = isinstance(found, torch.Tensor)
     if not (tensor and found.is_floating_point() and found.ndim == 1 and len(found) in sizes):
         got = f"{list(found.shape)} of {found.dtype}" if tensor else type(found).__name__
         raise TypeError(
-            f"{kind}.test_protocol must give a floating tensor [{sizes[0]}], one number a test "
+            f"{word}.test_protocol must give a floating tensor [{sizes[0]}], one number a test "
             f"client, or [{sizes[1]}], one a training client, got {got}"
         )
     return found
@@ -59,6 +76,8 @@ def loss_and_lowest(losses):
 
     NaN is no loss: a row has NaN and index 0 only where nothing else is in it.
     """
+    if kind("losses", losses, torch.Tensor).ndim != 2 or not losses.shape[1]:
+        raise ValueError(f"losses must be [b, k], got shape {list(losses.shape)}")
     least = reduce(torch.fmin, losses.unbind(1))
     return least, (losses == least[:, None]).to(torch.int8).argmax(1)
 
@@ -69,6 +88,7 @@ def lowest_loss(state, federation):
     Its labels are used to choose among the k models, then again to score the choice. That is the
     protocol of IFCA's Table 1; with one model there is nothing to choose.
     """
+    _judged(state, federation)
     losses = compute.loss_matrix(state.models, federation.test)
     chosen = lowest(losses)
     if not federation.classes:
@@ -85,6 +105,7 @@ def own_distribution(state, federation):
     held-out data of its own if the test clients are the training clients (:func:`same_people`),
     else the mean over all test clients. ValueError if a cluster has no test client.
     """
+    _judged(state, federation, own=True)
     test, kinds = federation.test, federation.test_clusters
     if "mixture" in federation.truth:
         shares = federation.truth["mixture"].to(torch.float64)
@@ -116,6 +137,7 @@ def own_training_data(state, federation):
     FedSoft's protocol for local models. It rewards fitting the noise; :func:`own_distribution` is
     the same on data the client has not seen.
     """
+    _judged(state, federation, own=True)
     train = federation.train
     return personal_quality(state, federation, torch.arange(len(train)), train)
 
@@ -128,8 +150,14 @@ def mixture_ratio(personal, federation):
     are the mixtures of the groups' own (FedSoft, (3)). The mean over the clients, over that of the
     best linear models: at least 1.
     """
-    theta, u = (federation.truth[key].to(torch.float64) for key in ("theta", "mixture"))
+    truth = kind("federation", federation, Federation).truth
+    if not {"theta", "mixture"} <= set(truth):
+        raise ValueError(f"federation must know theta and mixture in its truth, got {list(truth)}")
+    theta, u = (truth[key].to(torch.float64) for key in ("theta", "mixture"))
     best = u @ theta
+    if kind("personal", personal, torch.Tensor).shape != best.shape:
+        form = f"{list(best.shape)}, a model of each client"
+        raise ValueError(f"personal must be {form}, got shape {list(personal.shape)}")
     floor = 1 + u @ theta.square().sum(1) - best.square().sum(1)
     extra = (personal.to(torch.float64) - best).square().sum(1)
     return 1 + float(extra.mean() / floor.mean())
@@ -141,6 +169,14 @@ def personal_quality(state, federation, rows, clients):
     Accuracy or mean squared error; NaN where a client was never assigned a model. Which models
     predict for a client says ``state.predict``; ``rows`` [b] may repeat.
     """
+    _judged(state, federation, own=True)
+    rows = wholes("rows", rows)
+    if len(rows) != len(kind("clients", clients, Clients)):
+        raise ValueError(
+            f"rows must name a row for each of {len(clients)} clients, got {len(rows)}"
+        )
+    if not -1 < int(rows.min()) <= int(rows.max()) < len(state.assignments):
+        raise ValueError(f"rows must name {len(state.assignments)} clients, got {shown(rows)}")
     found = state.predict(rows, clients.inputs(state.bank.dtype), federation.classes)
     values = quality(found, state, federation, clients)
     return torch.where(hard(state.assignments)[rows] >= 0, values, torch.nan)
@@ -148,6 +184,10 @@ def personal_quality(state, federation, rows, clients):
 
 def quality(found, state, federation, clients):
     """Accuracy of outputs for the clients' data, or mean squared error: Tensor [b], float64."""
+    _judged(state, federation)
+    shape = kind("clients", clients, Clients).y.shape
+    if kind("found", found, torch.Tensor).shape[:2] != shape:
+        raise ValueError(f"found must be {list(shape)} or longer, got shape {list(found.shape)}")
     if federation.classes:
         points = (found.argmax(-1) == clients.y).to(torch.float64)
     else:
@@ -161,7 +201,8 @@ def center_table(bank, federation):
     Tensor [m_test, k] of accuracies, or of mean squared errors for regression. With one test client
     for each pure distribution a row is a distribution, as in the paper.
     """
-    test = federation.test
+    kind("bank", bank, Bank)
+    test = kind("federation", federation, Federation).test
     if not federation.classes:
         return compute.loss_matrix(bank, test)
     columns = [compute.accuracies(bank.take([j] * len(test)), test) for j in range(len(bank))]
@@ -170,6 +211,8 @@ def center_table(bank, federation):
 
 def hard(assignments):
     """One cluster a client: of soft assignments [m, k] the largest, the first where several are."""
+    if kind("assignments", assignments, torch.Tensor).ndim not in (1, 2):
+        raise ValueError(f"assignments must be [m] or [m, k], got {list(assignments.shape)}")
     return assignments.argmax(1) if assignments.ndim == 2 else assignments
 
 
@@ -178,6 +221,7 @@ def same_people(federation):
 
     They are taken for that if their ids are equal and, where the truth is known, their clusters.
     """
+    kind("federation", federation, Federation)
     if not torch.equal(federation.train.ids, federation.test.ids):
         return False
     known = federation.clusters is not None and federation.test_clusters is not None

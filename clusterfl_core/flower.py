@@ -50,6 +50,7 @@ import math
 import time
 from collections import Counter
 from dataclasses import dataclass, replace
+from os import PathLike
 from pathlib import Path
 
 import torch
@@ -57,6 +58,7 @@ from torch.nn.functional import pad
 
 from clusterfl_core import check, door, simulation
 from clusterfl_core.banks import Bank
+from clusterfl_core.clients import Federation
 from clusterfl_core.contract import Jobs, Replies, Unusable
 
 __all__ = [
@@ -317,7 +319,9 @@ def serve(
         The checkpoint then holds all rounds before.
     """
     clients = check.whole("clients", clients)
-    check.number("timeout", timeout, "(0, inf)", "be a positive number of seconds")
+    rounds, seed = check.whole("rounds", rounds), check.whole("seed", seed, 0)
+    timeout = check.number("timeout", timeout, "(0, inf)", "be a positive number of seconds")
+    check.kind("federation", federation, Federation, none=True)
     server = Server(link, algorithm, clients, timeout, members)
     enrolment = server.wait()
     if federation is not None and not torch.equal(federation.train.counts, enrolment.counts):
@@ -548,7 +552,10 @@ def commands(clients, *, host="127.0.0.1", port=8000, tls=None):
         A folder with ``ca.crt``, ``server.pem`` and ``server.key``, and for each client i its
         private key ``client-i``, whose public key is registered with ``flwr supernode register``.
     """
-    if tls is None and not _is_loopback(host):
+    clients = check.whole("clients", clients)
+    port = check.whole("port", port, 1, 65535 - clients)
+    check.kind("tls", tls, str, PathLike, none=True)
+    if tls is None and not _is_loopback(check.text("host", host)):
         raise ValueError(
             f"host must be 127.0.0.1 or another loopback address without tls, got {host!r}: "
             "models would travel unencrypted between clients that nobody has checked"

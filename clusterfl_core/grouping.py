@@ -23,6 +23,7 @@ Examples
 import numpy as np
 import torch
 
+from clusterfl_core.check import array, flag, function, number, shown, whole, wholes
 from clusterfl_core.randomness import generator
 
 __all__ = ["against_clouds", "cuts", "groups", "silhouette", "spread_alike"]
@@ -37,9 +38,17 @@ def silhouette(distances, labels):
     ``distances`` [n, n] are symmetric with a zero diagonal, ``labels`` [n] name each row's group,
     two groups at least.
     """
-    own = np.unique(np.asarray(labels), return_inverse=True)[1]
+    labels = wholes("labels", labels)
+    distances = array("distances", distances, len(labels), len(labels))
+    own = np.unique(labels.numpy(), return_inverse=True)[1]
+    if not len(own) or own.max() < 1:
+        raise ValueError(f"labels must name at least two groups, got {shown(labels.tolist())}")
+    slack = 1e-6 * max(1, distances.max())  # of rounding
+    uneven = max(np.abs(distances - distances.T).max(), np.abs(distances.diagonal()).max())
+    if uneven > slack or distances.min() < -slack:
+        raise ValueError("distances must be symmetric and not negative, with a zero diagonal")
     member = np.eye(own.max() + 1)[own]
-    return _silhouette(np.asarray(distances, dtype=float) @ member, member.sum(0), own)
+    return _silhouette(distances @ member, member.sum(0), own)
 
 
 def _silhouette(sums, sizes, own):
@@ -66,9 +75,9 @@ def cuts(rows, most=None):
     scores : ndarray [most - 1]
         The silhouette of each cut.
     """
-    rows = np.asarray(rows, dtype=float)
+    rows = array("rows", rows, None, None)
     n = len(rows)
-    most = n // 2 if most is None else most
+    most = n // 2 if most is None else whole("most", most, 0, max(1, n - 1))
     if most < 2:
         return np.empty((0, n), dtype=int), np.empty(0)
     from scipy.cluster.hierarchy import linkage  # slow to import
@@ -106,7 +115,13 @@ def spread_alike(rows, source, count=1):
     to chance, to a ``torch.Generator`` or whatever gives ``source.normal(count)``. Yields ``count``
     ndarrays [n, r], r the rank, in the coordinates of the right singular vectors.
     """
-    rows = np.asarray(rows, dtype=float)
+    rows, count = array("rows", rows, None, None), whole("count", count)
+    if not (isinstance(source, torch.Generator) or callable(getattr(source, "normal", None))):
+        raise TypeError(
+            f"source must be a torch.Generator or give normal(count), got {shown(source)}"
+        )
+    if not rows.size:
+        raise ValueError(f"rows must be one at least, got shape {list(rows.shape)}")
     centered = rows - rows.mean(0)
     values = np.linalg.eigvalsh(centered @ centered.T)[::-1]
     values = values[values > 1e-12 * values[0]]
@@ -121,6 +136,7 @@ def against_clouds(rows, source, count=CLOUDS):
     Row j of :func:`cuts` is held against column j of the clouds; ``source`` as there
     (:func:`spread_alike`).
     """
+    count = whole("count", count)
     clouds = [cuts(cloud)[1] for cloud in spread_alike(rows, source, count)]
     return cuts(rows)[1], np.array(clouds)
 
@@ -154,7 +170,9 @@ def groups(rows, seed, least=0.07, recursive=False, clouds=None):
         clouds(first, n) is the source of the clouds for a group of n rows, the first of which has
         the number ``first`` (see :func:`spread_alike`). Default: a generator of the seed.
     """
-    rows = np.asarray(rows, dtype=float)
+    rows, seed = array("rows", rows, None, None), whole("seed", seed, 0)
+    least, recursive = number("least", least, "[-2, 2]"), flag("recursive", recursive)
+    function("clouds", clouds, none=True)
     label, waiting = np.zeros(len(rows), dtype=int), [np.arange(len(rows))] if len(rows) else []
     while waiting:
         who = waiting.pop()

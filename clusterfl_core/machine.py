@@ -14,9 +14,12 @@ import copy
 import sys
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from pathlib import Path
 
 import torch
+
+from clusterfl_core.check import shown
 
 __all__ = ["activations", "chunk_size", "free_memory", "in_order", "named_device", "placed"]
 __all__ += ["watched"]
@@ -27,13 +30,27 @@ CACHE = 2**25  # bytes: a chunk that fits the last cache of a core is fastest, m
 
 def named_device(name):
     """The device with this name; "auto" as in :func:`run`."""
-    if name == "auto":
+    if isinstance(name, str) and name == "auto":
         mps = "mps" if torch.backends.mps.is_available() else "cpu"
         return torch.device("cuda" if torch.cuda.is_available() else mps)
+    if not isinstance(name, str | torch.device):
+        raise ValueError(f"device must be 'auto' or a name torch knows, got {shown(name)}")
     try:
-        return torch.device(name)
+        device = torch.device(name)
     except RuntimeError as error:
         raise ValueError(f"device must be 'auto' or a name torch knows, got {name!r}") from error
+    return device if device.type == "cpu" else _usable(device)
+
+
+@cache
+def _usable(device):
+    """The device, if it is there and computes."""
+    try:
+        torch.zeros(1, device=device).sum().item()
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        why = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise ValueError(f"device {device} cannot be used on this machine: {why}") from error
+    return device
 
 
 def chunk_size(bank, clients, device="cpu"):

@@ -13,12 +13,13 @@ True
 """
 
 import hashlib
+from math import inf
 
 import numpy as np
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from clusterfl_core.check import whole
+from clusterfl_core.check import items, kind, share, whole
 
 __all__ = ["BATCHES", "INITIALIZATION", "PARTICIPATION", "POPULATION", "SECRET", "SELECTION"]
 __all__ += ["drawing_from", "generator", "participants"]
@@ -41,7 +42,7 @@ def generator(*key):
 
 def _number(part):
     if not isinstance(part, str):
-        return whole("key", part, 0)
+        return whole("key", part, 0, inf)
     return int.from_bytes(hashlib.blake2b(part.encode(), digest_size=16).digest(), "little")
 
 
@@ -51,7 +52,8 @@ def participants(key, clients, participation):
     ``key`` is (seed, round). The fraction ``participation`` in (0, 1] of the m ``clients`` is
     drawn, at least one: LongTensor [b] of ids, ascending.
     """
-    chosen = max(1, round(participation * clients))
+    key, clients = items("key", key), whole("clients", clients)
+    chosen = max(1, round(share("participation", participation) * clients))
     if chosen == clients:
         return torch.arange(clients)
     order = torch.randperm(clients, generator=generator(PARTICIPATION, *key))
@@ -63,7 +65,7 @@ class drawing_from(TorchDispatchMode):
 
     def __init__(self, source):
         super().__init__()
-        self.source = source
+        self.source = kind("source", source, torch.Generator)
 
     def __torch_dispatch__(self, function, types, args=(), kwargs=None):
         given = kwargs or {}

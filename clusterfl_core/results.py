@@ -58,8 +58,8 @@ class Store:
 
     def __init__(self, experiment, preset="quick"):
         _check_name(experiment)
-        if preset not in PRESETS:
-            raise ValueError(f'preset must be "quick" or "paper", got {preset!r}')
+        if not isinstance(preset, str) or preset not in PRESETS:
+            raise ValueError(f'preset must be "quick" or "paper", got {check.shown(preset)}')
         self.experiment, self.preset = experiment, preset
 
     def run(self, seed, settings, compute, *, data=""):
@@ -97,8 +97,9 @@ class Store:
         """
         seed = check.whole("seed", seed, 0)
         if not isinstance(data, str):
-            raise ValueError(f"data must be a few words on the data used, got {data!r}")
+            raise ValueError(f"data must be a few words on the data used, got {check.shown(data)}")
         settings = _plain(settings, "settings")
+        check.function("compute", compute)
         if self.preset == "quick":
             return _plain(compute(None), "values")
 
@@ -218,8 +219,8 @@ def interval(values):
     """
     from scipy.stats import t  # slow to import
 
-    values = np.asarray(values, dtype=float)
-    if values.ndim != 1 or len(values) < 2:
+    values = check.array("values", values, None)
+    if len(values) < 2:
         raise ValueError(f"values must be two numbers at least, got {values.tolist()}")
     error = values.std(ddof=1) / math.sqrt(len(values))
     return float(values.mean()), float(t.ppf(0.975, len(values) - 1) * error)
@@ -234,6 +235,8 @@ def table(rows, columns, show):
     | **2** | 20 | 200 |
     | **3** | 30 | 300 |
     """
+    rows, columns = check.items("rows", rows, 0), check.items("columns", columns, 0)
+    check.function("show", show)
     lines = ["".join(f"| {word} " for word in ["", *columns]) + "|"]
     lines.append("|---" + "|--:" * len(columns) + "|")
     for row in rows:
@@ -249,7 +252,7 @@ def _check_name(name):
     if not isinstance(name, str) or not re.fullmatch(rf"\w{{1,{LONGEST_NAME}}}", name, re.ASCII):
         raise ValueError(
             f"experiment must be at most {LONGEST_NAME} letters, digits and underscores, "
-            f"got {name!r}"
+            f"got {check.shown(name)}"
         )
 
 
@@ -287,17 +290,17 @@ def _plain(value, where):
     if isinstance(value, dict):
         for key in value:
             if not isinstance(key, str):
-                raise TypeError(f"a key of {where} must be a string, got {key!r}")
+                raise TypeError(f"a key of {where} must be a string, got {check.shown(key)}")
         return {key: _plain(value[key], f"{where}[{key!r}]") for key in value}
     if where in ("settings", "values"):
-        raise TypeError(f"{where} must be a dict, got {value!r}")
+        raise TypeError(f"{where} must be a dict, got {check.shown(value)}")
     if isinstance(value, (list, tuple)):
         return [_plain(one, f"{where}[{i}]") for i, one in enumerate(value)]
     if value is None or isinstance(value, (str, bool, int, float)):
         return value
     raise TypeError(
         f"{where} must be a number, a string, True, False, None, a list or a dict of these, "
-        f"got {value!r}"
+        f"got {check.shown(value)}"
     )
 
 

@@ -21,13 +21,16 @@ True
 """
 
 import inspect
+import io
 import zipfile
 from dataclasses import dataclass
+from os import PathLike
 
 import numpy as np
 import torch
 from torch.serialization import get_unsafe_globals_in_checkpoint, safe_globals
 
+from clusterfl_core.check import items, kind
 from clusterfl_core.files import write_whole
 from clusterfl_core.trust import known_to
 
@@ -92,8 +95,10 @@ class Run:
         return "\n".join(f"{name}: {value}" for name, value in lines.items())
 
     def save(self, path):
-        """Write the run to a file, whole or not at all."""
-        write_whole(path, lambda file: torch.save(self, file))
+        """Write the run to a file, whole or not at all; OSError where it cannot be written."""
+        whole = io.BytesIO()  # torch hides in a RuntimeError that a disk is full
+        torch.save(self, whole)
+        write_whole(path, lambda file: file.write(whole.getbuffer()))
 
     @classmethod
     def load(cls, path, trust=()):
@@ -114,6 +119,8 @@ class Run:
             If the file is not a saved run, is damaged, or holds classes that nobody trusts: all of
             them are named.
         """
+        kind("path", path, str, PathLike)
+        trust = items("trust", trust, 0)
         try:
             with zipfile.ZipFile(path) as parts:
                 damaged = parts.testzip()  # torch.load does not look at the checksums
@@ -149,7 +156,9 @@ def _unreadable(path, error):
 
 def essence(run):
     """What must agree for one run to go on from another, each as one line of text."""
-    parameters = run.state.bank.tensors.items()  # a printed model need not show shapes and types
+    parameters = kind(
+        "run", run, Run
+    ).state.bank.tensors.items()  # a printed model need not show shapes and types
     form = {name: (tuple(tensor.shape[1:]), tensor.dtype) for name, tensor in parameters}
     found = {"algorithm": type(run.algorithm).__name__} | vars(run.algorithm)
     found |= {"parameters": form, "seed": run.seed, "data": run.data}

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 
 from clusterfl_core.banks import Bank
+from clusterfl_core.check import kind, rows, shown, wholes
 
 __all__ = ["cosine_similarity", "cross_similarity", "optimal_bipartition", "separation_gap"]
 
@@ -24,12 +25,14 @@ def cosine_similarity(updates):
     ones on the diagonal. An update of length zero has no direction; its similarity to every other
     is 0.
     """
-    rows = updates.flatten() if isinstance(updates, Bank) else updates
-    m = len(rows)
-    gram = torch.zeros(m, m, dtype=torch.float64, device=rows.device)
+    found = updates.flatten() if isinstance(updates, Bank) else updates
+    if kind("updates", found, torch.Tensor, Bank).ndim != 2 or found.is_complex():
+        raise ValueError(f"updates must be real numbers [m, p], got shape {list(found.shape)}")
+    m = len(found)
+    gram = torch.zeros(m, m, dtype=torch.float64, device=found.device)
     # In blocks of columns, so that the copy in double precision stays small, and of rows, so that
     # hardly more than the half above the diagonal is computed.
-    for block in rows.split(1 << 11, dim=1):
+    for block in found.split(1 << 11, dim=1):
         block = block.to(torch.float64)
         for i in range(0, m, 256):
             gram[i : i + 256, i:].addmm_(block[i : i + 256], block[i:].T)
@@ -64,7 +67,7 @@ def optimal_bipartition(similarity):
         If the matrix is not square, has fewer than two rows, holds NaN or infinity, or differs
         from its transpose by more than 1e-6.
     """
-    alpha = torch.as_tensor(similarity).detach().cpu().to(torch.float64).numpy()
+    alpha = _matrix(similarity).detach().cpu().to(torch.float64).numpy()
     if alpha.ndim != 2 or alpha.shape[0] != alpha.shape[1]:
         raise ValueError(f"similarity must be a square matrix, got shape {alpha.shape}")
     m = len(alpha)
@@ -96,9 +99,29 @@ def optimal_bipartition(similarity):
     return np.flatnonzero(half == half[0]), np.flatnonzero(half != half[0])
 
 
+def _matrix(similarity):
+    """The similarity as a tensor of real numbers with two axes."""
+    try:
+        found = torch.as_tensor(similarity)
+    except (TypeError, ValueError, RuntimeError):
+        found = torch.zeros((), dtype=torch.complex64)
+    if found.is_complex():
+        raise ValueError(f"similarity must be a square matrix, got {shown(similarity)}")
+    if found.ndim != 2:
+        raise ValueError(f"similarity must be a square matrix, got shape {tuple(found.shape)}")
+    return found
+
+
 def cross_similarity(similarity, first, second):
     """alpha_cross^max: the largest similarity between two clusters (Algorithm 3, line 5)."""
-    return float(torch.as_tensor(similarity)[first][:, second].max())
+    alpha, halves = _matrix(similarity), []
+    m = min(alpha.shape)
+    for name, given in (("first", first), ("second", second)):
+        half = rows(name, given, m)
+        if not len(half) or int(half.min()) < 0 or int(half.max()) >= m:
+            raise ValueError(f"{name} must name some of the {m} clients, got {shown(given)}")
+        halves.append(half)
+    return float(alpha[halves[0]][:, halves[1]].max())
 
 
 def separation_gap(similarity, clusters):
@@ -122,7 +145,7 @@ def separation_gap(similarity, clusters):
         If the clusters are not those of the similarity's clients, or the similarity is not one
         that :func:`optimal_bipartition` takes.
     """
-    similarity, clusters = torch.as_tensor(similarity), torch.as_tensor(clusters)
+    similarity, clusters = _matrix(similarity), wholes("clusters", clusters)
     halves = optimal_bipartition(similarity)
     if clusters.shape != (len(similarity),):
         raise ValueError(

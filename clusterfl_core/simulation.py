@@ -30,12 +30,14 @@ To look inside, and to stop when one has seen enough, here a model that nobody c
 
 import time
 from dataclasses import dataclass, replace
+from os import PathLike
 from pathlib import Path
 
 import torch
 
 from clusterfl_core import door, evaluation, machine
-from clusterfl_core.check import whole
+from clusterfl_core.check import flag, kind, whole
+from clusterfl_core.clients import Federation
 from clusterfl_core.contract import Replies, traffic
 from clusterfl_core.runs import Run, resumed
 
@@ -128,8 +130,9 @@ def run(algorithm, federation, rounds, *, seed=0, device="auto", progress=True, 
     Diverged
         If a loss or a model became infinite or NaN.
     """
-    device = machine.named_device(device)
-    so_far = begin(algorithm, federation, rounds, seed, checkpoint)
+    device, progress = machine.named_device(device), flag("progress", progress)
+    rounds = whole("rounds", rounds)
+    so_far = begin(algorithm, kind("federation", federation, Federation), rounds, seed, checkpoint)
     from tqdm import tqdm  # here, since importing it takes time
 
     bar = tqdm(
@@ -166,6 +169,8 @@ def rounds(algorithm, federation, rounds, *, seed=0, device="auto", start=None, 
         Whether ``replies`` hold the models that the clients sent.
     """
     device, rounds, state = machine.named_device(device), whole("rounds", rounds), start
+    kind("federation", federation, Federation)
+    keep = flag("keep", keep)
     if start is None:
         state = door.admit(algorithm, federation, whole("seed", seed, 0), rounds)
     else:
@@ -180,6 +185,7 @@ def rounds(algorithm, federation, rounds, *, seed=0, device="auto", start=None, 
 def begin(algorithm, federation, rounds, seed=0, checkpoint=None):
     """A run of no rounds, or the one that a checkpoint holds; arguments as in :func:`run`."""
     rounds, seed = whole("rounds", rounds), whole("seed", seed, 0)
+    kind("checkpoint", checkpoint, str, PathLike, none=True)
     fresh = checkpoint is None or not Path(checkpoint).exists()
     state = door.admit(algorithm, federation, seed, rounds, rehearse=fresh)
     so_far = Run(algorithm, seed, federation.fingerprint(), state, [], str(federation))

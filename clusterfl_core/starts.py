@@ -15,7 +15,10 @@ import math
 import torch
 
 from clusterfl_core import compute, machine
+from clusterfl_core.check import items, kind, whole
+from clusterfl_core.clients import Federation
 from clusterfl_core.evaluation import loss_and_lowest
+from clusterfl_core.runs import Run
 from clusterfl_core.simulation import Diverged, run
 
 __all__ = ["restarts", "training_loss"]
@@ -41,7 +44,7 @@ def restarts(algorithm, federation, rounds, *, seeds, progress=True):
     losses : dict of int to float
         That loss for each seed; infinity for a run that diverged. ``Diverged`` if every run did.
     """
-    seeds = list(seeds)
+    seeds = [whole("seeds", one, 0) for one in items("seeds", seeds, 0)]
     if not seeds:
         raise ValueError("seeds must name at least one seed")
     runs, losses = {}, {}
@@ -58,7 +61,8 @@ def restarts(algorithm, federation, rounds, *, seeds, progress=True):
 
 def training_loss(run, federation):
     """Mean over the clients of the lowest loss among the run's models on their training data."""
-    rows = torch.arange(len(federation))
+    kind("run", run, Run)
+    rows = torch.arange(len(kind("federation", federation, Federation)))
     chunks = rows.split(machine.chunk_size(run.models, federation.train))
     matrices = [compute.loss_matrix(run.models, federation.train.take(some)) for some in chunks]
     return float(loss_and_lowest(torch.cat(matrices))[0].mean())

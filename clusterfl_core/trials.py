@@ -29,8 +29,9 @@ from itertools import product
 
 import torch
 
-from clusterfl_core import evaluation, populations, theory
+from clusterfl_core import check, evaluation, populations, theory
 from clusterfl_core.banks import Bank
+from clusterfl_core.clients import Federation
 from clusterfl_core.evaluation import loss_and_lowest
 from clusterfl_core.machine import named_device
 from clusterfl_core.models import LinearRegression
@@ -78,6 +79,7 @@ class Trial:
         ``noise`` is sigma of the data, ``reading`` "matched" or "nearest": which distance; the
         authors' code takes the nearest truth. A run that diverged has failed.
         """
+        check.one_of("reading", reading, "matched", "nearest")
         return theory.succeeded(getattr(self, reading), noise)
 
 
@@ -86,7 +88,10 @@ def first_models(features, clusters, seeds, dtype=torch.float32):
 
     Each coordinate is 0 or 1 with probability 1/2 (section 6.1).
     """
+    if not (isinstance(dtype, torch.dtype) and dtype.is_floating_point):
+        raise TypeError(f"dtype must be a floating type of torch, got {check.shown(dtype)}")
     model = LinearRegression(features).to(dtype)
+    seeds = check.items("seeds", seeds)
     return torch.stack([Bank.fresh(model, clusters, s).tensors["theta"] for s in seeds])
 
 
@@ -114,7 +119,7 @@ def regression_trial(federation, starts, steps, rounds, *, device="auto"):
     ValueError
         If an argument is out of bounds.
     """
-    _check(federation, starts, steps, rounds)
+    steps, rounds = _check(federation, starts, steps, rounds)
     device, train = named_device(device), federation.train
     (s, k, d), g, m = starts.shape, len(steps), len(federation)
     x, y = train.inputs(starts.dtype), train.y.to(starts.dtype)
@@ -184,7 +189,8 @@ def _round(theta, x, y, counts):
 
 
 def _check(federation, starts, steps, rounds):
-    truth = federation.truth.get("theta")
+    truth = check.kind("federation", federation, Federation).truth.get("theta")
+    check.kind("starts", starts, torch.Tensor)
     if federation.classes or truth is None or federation.clusters is None:
         raise ValueError(
             "federation must be a linear regression with truth['theta'] and clusters, "
@@ -197,10 +203,15 @@ def _check(federation, starts, steps, rounds):
         )
     if not starts.is_floating_point():
         raise ValueError(f"starts must be floating-point numbers, got {starts.dtype}")
+    steps = [
+        check.number("steps", step, "[-inf, inf]", "be positive and finite")
+        for step in check.items("steps", steps, 0)
+    ]
     if not len(steps) or not all(0 < step < float("inf") for step in steps):
         raise ValueError(f"steps must be positive and finite, at least one, got {list(steps)}")
-    if rounds < 1:
-        raise ValueError(f"rounds must be at least 1, got {rounds}")
+    if not starts.isfinite().all():
+        raise ValueError("starts must be finite")
+    return steps, check.whole("rounds", rounds)
 
 
 # ---------------------------------------------------------------- figure 3
@@ -223,8 +234,8 @@ def figure_3(panel):
     ("c") or 4 ("d"). The text gives (m, n, d, k) of (a) and (b) and (R, d) of (c) and (d); the rest
     is read off the figure. The paper has 40 trials a point, each with another seed.
     """
-    if panel not in PANELS:
-        raise ValueError(f"panel must be one of {sorted(PANELS)}, got {panel!r}")
+    if not isinstance(panel, str) or panel not in PANELS:
+        raise ValueError(f"panel must be one of {sorted(PANELS)}, got {check.shown(panel)}")
     axes = PANELS[panel]
     points = [dict(zip(axes, values, strict=True)) for values in product(*axes.values())]
     return [{**point, "features": 1000, "steps": STEPS[point["clusters"]]} for point in points]
@@ -263,9 +274,8 @@ def success_trial(
         smallest matched distance; and ``seconds``.
     """
     settings = {name: value for name, value in locals().items() if name != "device"}
-    settings["steps"] = list(steps)
-    if starts < 1:
-        raise ValueError(f"starts must be at least 1, got {starts}")
+    settings["steps"] = check.items("steps", steps)
+    starts, seed = check.whole("starts", starts), check.whole("seed", seed, 0)
     began = time.perf_counter()
     federation = populations.bernoulli_regression(
         scale, clients, points, features, clusters, noise, seed, reading=reading
@@ -297,7 +307,12 @@ def success_rates(records, *names, reading="matched"):
     of a figure apart, for example "noise" and "scale"; ``reading`` "matched" or "nearest". A dict
     of tuple to (float, int), in order of appearance.
     """
+    check.one_of("reading", reading, "matched", "nearest")
     found, outcome = defaultdict(list), "success" if reading == "matched" else "success_nearest"
-    for record in records:
+    for record in check.items("records", records, 0):
+        if missing := [
+            n for n in (*names, outcome) if n not in check.kind("records", record, dict)
+        ]:
+            raise ValueError(f"records must have {missing[0]!r}, got {check.shown(list(record))}")
         found[tuple(record[name] for name in names)].append(record[outcome])
     return {key: (sum(hits) / len(hits), len(hits)) for key, hits in found.items()}

@@ -215,7 +215,7 @@ def test_numbers_take_the_widest_type_of_a_device():
         (lambda: Bank.fresh(LinearRegression(2), 0, 1), "count must be at least 1, got 0"),
         (lambda: Bank.fresh(LinearRegression(2), 1.5, 1), "count must be a whole number, got 1.5"),
         (lambda: Bank.fresh(LinearRegression, 1, 1), r"model must be .* \(an object\), got <class"),
-        (lambda: Bank.fresh(LinearRegression(2), 1, -1), "key must be at least 0, got -1"),
+        (lambda: Bank.fresh(LinearRegression(2), 1, -1), "seed must be at least 0, got -1"),
         (lambda: Bank.concatenate([]), "parts must hold at least one bank, got none"),
         (lambda: Bank(LinearRegression(2), {"theta": [[1.0, 2.0]]}), "theta must be a tensor, got"),
     ],

@@ -386,14 +386,44 @@ def test_where_the_packages_have_no_builds_one_sentence_says_so(
 ):
     monkeypatch.setattr(platform, "system", lambda: system)
     monkeypatch.setattr(platform, "machine", lambda: machine)
+    monkeypatch.setattr(platform, "libc_ver", lambda: ("glibc", "2.28"))
+    monkeypatch.setattr(platform, "mac_ver", lambda: ("14.0", ("", "", ""), machine))
     monkeypatch.setattr(sys, "version_info", version)
     if fits:
         house.check_platform()
         return
     monkeypatch.setattr(house, "VENV", tmp_path / "venv")
-    with pytest.raises(SystemExit, match=rf"Apple silicon only.*on {system} \({machine}\)\.$"):
+    with pytest.raises(SystemExit, match=rf"Apple silicon only.*on {system}.* \({machine}\)\.$"):
         house.setup()
     assert not house.VENV.exists()
+
+
+@pytest.mark.parametrize(
+    ("system", "libc", "macos", "said"),
+    [
+        ("Linux", ("glibc", "2.28"), "", ""),
+        ("Linux", ("glibc", "2.41"), "", ""),
+        ("Linux", ("glibc", "2.27"), "", r"on Linux, glibc 2\.27 \(arm64\)"),
+        ("Linux", ("", ""), "", r"on Linux, no glibc \(arm64\)"),  # Alpine's musl
+        ("Darwin", ("", ""), "14.0", ""),
+        ("Darwin", ("", ""), "26.1", ""),
+        ("Darwin", ("", ""), "13.7.1", r"on Darwin 13\.7\.1 \(arm64\)"),
+    ],
+)
+def test_a_system_too_old_for_the_builds_is_told_so_and_not_to_run_it_again(
+    monkeypatch, system, libc, macos, said
+):
+    monkeypatch.setattr(house, "PLATFORMS", {"Linux": ["arm64"], "Darwin": ["arm64"]})
+    monkeypatch.setattr(platform, "system", lambda: system)
+    monkeypatch.setattr(platform, "machine", lambda: "arm64")
+    monkeypatch.setattr(platform, "libc_ver", lambda: libc)
+    monkeypatch.setattr(platform, "mac_ver", lambda: (macos, ("", "", ""), "arm64"))
+    monkeypatch.setattr(sys, "version_info", (3, 12, 0))
+    if not said:
+        house.check_platform()
+        return
+    with pytest.raises(SystemExit, match=rf"glibc 2\.28 or newer.*macOS 14 or newer.*{said}\.$"):
+        house.check_platform()
 
 
 # ---------------------------------------------------------------- the command line

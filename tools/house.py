@@ -35,6 +35,7 @@ PYTHON = BIN / f"python{EXE}"
 UV = "uv==0.13.9"  # installs what pip would, in a fifth of the time
 PLATFORMS = {"Linux": ["x86_64", "aarch64"], "Darwin": ["arm64"], "Windows": ["amd64"]}
 PYTHONS = (3, 11, 5), (3, 15)  # from the first, below the second
+GLIBC, MACOS = (2, 28), (14,)  # at least
 PLATFORM_NAMES = (
     "Python 3.11.5 to 3.14 on Linux (x86_64 or aarch64, glibc 2.28 or newer), on macOS 14 or newer"
     " (Apple silicon only) or on Windows (x86_64)"
@@ -100,11 +101,21 @@ def digest(*parts: str | Path) -> str:
 def check_platform() -> None:
     """Stop with one sentence where the pinned packages have no builds."""
     system, machine = platform.system(), platform.machine()
+    if system == "Linux":
+        kind, version = platform.libc_ver()
+        within, fits = f", {kind or 'no glibc'} {version}".rstrip(), kind == "glibc"
+        least = GLIBC
+    else:
+        version = platform.mac_ver()[0] if system == "Darwin" else ""
+        within, fits, least = f" {version}".rstrip(), True, MACOS
+    found = tuple(int(part) for part in re.findall(r"\d+", version)[:2])
     if (
         machine.lower() not in PLATFORMS.get(system, [])
         or not PYTHONS[0] <= sys.version_info < PYTHONS[1]
+        or not fits
+        or (found and found < least)
     ):
-        here = f"Python {platform.python_version()} on {system} ({machine})"
+        here = f"Python {platform.python_version()} on {system}{within} ({machine})"
         sys.exit(f"PyTorch and the book's other packages need {PLATFORM_NAMES}; this is {here}.")
 
 

@@ -41,10 +41,10 @@ from torch import nn
 from clusterfl_core import compute, contract, evaluation
 from clusterfl_core.algorithms.secret import Secret
 from clusterfl_core.banks import Bank
-from clusterfl_core.check import keep, number, one_of
+from clusterfl_core.check import items, keep, kind, number, one_of, shown, whole
 from clusterfl_core.contract import Replies
 from clusterfl_core.similarity import cosine_similarity, cross_similarity, optimal_bipartition
-from clusterfl_core.solvers import LocalSGD
+from clusterfl_core.solvers import LocalSGD, LocalSolver
 
 __all__ = ["CFL", "Node", "Secret", "State", "cosine_similarity", "cross_similarity", "joined"]
 __all__ += [
@@ -63,6 +63,11 @@ def weighted_mean(updates, counts):
     Of updates [b, p] with n_i = ``|D_i|`` points in ``counts`` [b]: Tensor [p]. Algorithm 5 prints
     the weights ``1 / |c|``; they agree where clients hold equally many points.
     """
+    if not isinstance(updates, torch.Tensor) or updates.ndim != 2 or not len(updates):
+        raise ValueError(f"updates must be a tensor [b, p], got {shown(updates)}")
+    if kind("counts", counts, torch.Tensor).shape != updates.shape[:1] or not counts.min() > 0:
+        b = len(updates)
+        raise ValueError(f"counts must be {b} positive numbers, got {shown(counts)}")
     total = torch.zeros_like(updates[0])
     # Client after client, one operation each: so every coordinate is rounded alike wherever it
     # stands, and permuted updates have exactly the permuted mean.
@@ -140,6 +145,11 @@ def path_models(state, path):
     ``path`` names nodes, for example as :meth:`CFL.assign` does. A Bank of theta*_v of the inner
     nodes and the current model of a leaf, as the clients read them.
     """
+    most = len(kind("state", state, State).tree) - 1
+    path = [whole("path", v, 0, most) for v in items("path", path)]
+    known = [v for v in path if state.tree[v].children or v in state.nodes]
+    if known != path:
+        raise ValueError(f"path must name nodes whose models the state has, got {path}")
     parts = [
         state.tree[v].model if state.tree[v].children else state.bank.take([state.nodes.index(v)])
         for v in path
@@ -154,6 +164,13 @@ def nearer_children(tree, v, updates):
     update (a row of ``updates`` [b, p]) to those kept on either edge; ties go to the second child.
     (The paper prints v_1 and v_2 in lines 6 and 7 for the v_0 and v_1 of line 4.)
     """
+    nodes = [kind("tree", node, Node) for node in items("tree", tree)]
+    v = whole("v", v, 0, len(nodes) - 1)
+    if not nodes[v].children:
+        raise ValueError(f"v must be a node with children, got the leaf {v}")
+    p = tree[tree[v].children[0]].updates.shape[1]
+    if kind("updates", updates, torch.Tensor).shape[1:] != (p,):
+        raise ValueError(f"updates must be [b, {p}], got shape {list(updates.shape)}")
     b, nearest = len(updates), []
     for child in tree[v].children:
         alpha = cosine_similarity(torch.cat([updates, tree[child].updates]))
@@ -167,6 +184,7 @@ def own_leaf(state, federation):
     Test clients who are not the training clients (:func:`clusterfl_core.evaluation.same_people`)
     have no leaf; each takes the model with the lowest loss on its own data.
     """
+    evaluation._judged(state, federation)
     if not evaluation.same_people(federation):
         return evaluation.lowest_loss(state, federation)
     judge = compute.accuracies if federation.classes else compute.mean_losses
@@ -214,6 +232,8 @@ class CFL:
     test_protocol = staticmethod(own_leaf)
 
     def __post_init__(self):
+        kind("model", self.model, nn.Module)
+        kind("local", self.local, LocalSolver)
         keep(
             self,
             eps1=number("eps1", self.eps1, "(0, inf]", "be positive"),

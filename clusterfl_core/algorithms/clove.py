@@ -38,7 +38,7 @@ from torch import nn
 
 from clusterfl_core import compute, contract, evaluation, grouping
 from clusterfl_core.banks import Bank
-from clusterfl_core.check import among, keep, one_of, share, whole
+from clusterfl_core.check import among, flag, keep, kind, one_of, share, shown, whole, wholes
 from clusterfl_core.contract import Replies, summed
 from clusterfl_core.matching import best_matching
 from clusterfl_core.randomness import SELECTION, generator, participants
@@ -127,12 +127,16 @@ class CLoVE:
     test_protocol = staticmethod(evaluation.lowest_loss)
 
     def __post_init__(self):
+        kind("model", self.model, nn.Module)
+        kind("local", self.local, LocalSolver)
         keep(
             self,
             clusters=whole("clusters", self.clusters),
             participation=share("participation", self.participation),
             starts=whole("starts", self.starts),
             patience=whole("patience", self.patience, none=True),
+            search=flag("search", self.search),
+            square_root=flag("square_root", self.square_root),
         )
         one_of("first", self.first, "losses", "random")
 
@@ -246,6 +250,13 @@ class CLoVE:
         return k_means(rows, count, self.starts, seed)
 
 
+def _vectors(name, given):
+    """Refuse what is no finite tensor of rows."""
+    if kind(name, given, torch.Tensor).ndim != 2 or not len(given) or not given.isfinite().all():
+        raise ValueError(f"{name} must be finite rows [n, p], got {shown(given)}")
+    return given
+
+
 def k_means(rows, count, starts, seed):
     """Cluster of each of n rows by k-means, ``count`` clusters if there are as many different rows.
 
@@ -254,7 +265,9 @@ def k_means(rows, count, starts, seed):
     """
     from sklearn.cluster import KMeans  # slow to import
 
-    count = min(count, len(rows.unique(dim=0)))
+    _vectors("rows", rows)
+    starts, seed = whole("starts", starts), whole("seed", seed, 0)
+    count = min(whole("count", count), len(rows.unique(dim=0)))
     means = KMeans(count, n_init=starts, random_state=seed % 2**32)
     return torch.from_numpy(means.fit_predict(rows.numpy())).unique(return_inverse=True)[1]
 
@@ -266,6 +279,10 @@ def matched(labels, vectors):
     more; the Hungarian method finds the least total cost. ``labels`` [b] are 0, 1, ..., at most K
     clusters, ``vectors`` [b, K] the losses.
     """
+    labels, b = wholes("labels", labels), len(_vectors("vectors", vectors))
+    most = vectors.shape[1] - 1
+    if len(labels) != b or int(labels.min()) < 0 or int(labels.max()) > most:
+        raise ValueError(f"labels must be {b} numbers, 0 to {most}, got {shown(labels.tolist())}")
     member = nn.functional.one_hot(labels).to(vectors)
     model = best_matching(-(member.T @ vectors).numpy())
     return torch.tensor([model[label] for label in labels.tolist()])
@@ -277,6 +294,8 @@ def chosen_number(rows, most):
     Ward's tree is cut into 2, 3, ... groups; a number is taken if its silhouette exceeds 1.1 times
     that of the one taken before, which favours few groups.
     """
+    _vectors("rows", rows)
+    most = whole("most", most)
     best, score = 2, -1.0
     for k, now in enumerate(grouping.cuts(rows, min(most, len(rows) - 1))[1], 2):
         if now > 1.1 * score:

@@ -11,7 +11,7 @@ from torch import nn
 from clusterfl_core import compute, evaluation
 from clusterfl_core.algorithms import fedavg
 from clusterfl_core.banks import Bank, widest
-from clusterfl_core.check import among, keep, share, whole
+from clusterfl_core.check import among, keep, kind, share, whole
 from clusterfl_core.contract import Replies
 from clusterfl_core.randomness import participants
 from clusterfl_core.solvers import LocalSGD, LocalSolver
@@ -43,6 +43,10 @@ def responsibilities(table, weights):
     evidence : Tensor [b, n]
         log sum_j pi_ij exp(-f(theta_j; z)), the log-likelihood of each point up to the constant.
     """
+    kind("table", table, torch.Tensor)
+    if table.ndim != 3 or kind("weights", weights, torch.Tensor).shape != table.shape[1::-1]:
+        given = f"{list(table.shape)} and {list(getattr(weights, 'shape', []))}"
+        raise ValueError(f"table must be [k, b, n] and weights [b, k], got {given}")
     joint = weights.T[:, :, None].to(table).log() - table
     evidence = joint.logsumexp(0)
     return (joint - evidence).exp(), evidence
@@ -55,6 +59,7 @@ def mixture(state, federation):
     predict with the average of the models' predictions by the weights found. Their labels are used
     to find the weights, then again to score.
     """
+    evaluation._judged(state, federation)
     test = federation.test
     table, mask = compute.point_loss_table(state.bank, test), test.mask()
     k = len(state.bank)
@@ -72,6 +77,9 @@ def mixed_outputs(bank, weights, x, classes):
 
     Where there are ``classes`` probabilities are averaged, else the outputs themselves.
     """
+    if kind("weights", weights, torch.Tensor).shape != (len(x), len(kind("bank", bank, Bank))):
+        form = [len(x), len(bank)]
+        raise ValueError(f"weights must be {form}, got shape {list(weights.shape)}")
     total = 0
     for j in range(len(bank)):
         found = compute.outputs(bank.take([j] * len(x)), x)
@@ -115,6 +123,8 @@ class FedEM:
     test_protocol = staticmethod(mixture)
 
     def __post_init__(self):
+        kind("model", self.model, nn.Module)
+        kind("local", self.local, LocalSolver)
         keep(
             self,
             clusters=whole("clusters", self.clusters),

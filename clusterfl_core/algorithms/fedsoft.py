@@ -38,13 +38,23 @@ from torch import nn
 
 from clusterfl_core import compute, contract, evaluation
 from clusterfl_core.banks import Bank, widest
-from clusterfl_core.check import among, keep, number, whole
+from clusterfl_core.check import among, flag, keep, kind, number, shown, whole
+from clusterfl_core.clients import Clients
 from clusterfl_core.contract import Replies
 from clusterfl_core.randomness import SELECTION, generator
 from clusterfl_core.solvers import LocalAdam, LocalSolver
 
 __all__ = ["FedSoft", "State", "aggregation_weights", "blend", "estimate_importance"]
 __all__ += ["objective", "proximal_pull", "regression_weights", "select"]
+
+
+def _shares(name, given, bank=None):
+    """Refuse what is no tensor of two axes, or has no column for each model of the bank."""
+    if kind(name, given, torch.Tensor).ndim != 2 or not given.is_floating_point():
+        raise ValueError(f"{name} must be a floating tensor [rows, columns], got {shown(given)}")
+    if bank is not None and given.shape[1] != len(bank):
+        raise ValueError(f"{name} must have {len(bank)} columns, got shape {list(given.shape)}")
+    return given
 
 
 def estimate_importance(bank, clients, smoother):
@@ -55,7 +65,9 @@ def estimate_importance(bank, clients, smoother):
     ``smoother``, is what a cluster gets that no point has chosen. Ties go to the lowest j, which
     the paper leaves open. A row sums to one plus at most (k - 1) sigma.
     """
-    table, votes = compute.point_loss_table(bank, clients), clients.mask()
+    kind("clients", clients, Clients)
+    smoother = number("smoother", smoother, "[0, 1)")
+    table, votes = compute.point_loss_table(kind("bank", bank, Bank), clients), clients.mask()
     if (least := table.amin(0)).isnan().any():  # NaN is no loss
         table = torch.where(table.isnan(), torch.inf, table)
         least = table.amin(0)
@@ -75,6 +87,10 @@ def aggregation_weights(importance, counts):
     clients: eq. 6 prints the selected ones, who are drawn with these very probabilities afterwards.
     A row sums to one, or is zero where no client gives the cluster any importance.
     """
+    _shares("importance", importance)
+    if kind("counts", counts, torch.Tensor).shape != importance.shape[:1]:
+        m = len(importance)
+        raise ValueError(f"counts must be of {m} clients, got shape {list(counts.shape)}")
     weights = (importance * counts[:, None]).T
     total = weights.sum(1, keepdim=True)
     return torch.where(total > 0, weights / total, 0)
@@ -102,6 +118,9 @@ def regression_weights(weights, importance):
     the least eigenvalue of B is 0.64 for 10:90 mixtures, 0.16 for 30:70, and 0 for equal ones. A
     millionth of the identity added to B leaves the mean where the mixtures say nothing.
     """
+    if _shares("weights", weights).shape != _shares("importance", importance).T.shape:
+        given = f"{list(weights.shape)} and {list(importance.shape)}"
+        raise ValueError(f"weights must be [k, m] and importance [m, k], got {given}")
     mixing = weights @ (importance / importance.sum(1, keepdim=True))
     one = torch.eye(len(mixing), dtype=mixing.dtype)
     return torch.linalg.solve(torch.lerp(mixing, one, 1e-6), weights)
@@ -128,7 +147,10 @@ def select(weights, size, key):
     BoolTensor [k, m]
         True where the client is selected for the cluster: K a row.
     """
-    clusters, m = weights.shape
+    clusters, m = _shares("weights", weights).shape
+    size = whole("size", size)
+    if not isinstance(key, tuple | list) or len(key) != 2:
+        raise TypeError(f"key must be (seed, round), got {shown(key)}")
     if size > m:
         raise ValueError(f"selected must be at most the {m} clients, got {size}")
     able = (weights > 0).sum(1)
@@ -144,6 +166,7 @@ def select(weights, size, key):
 
 def blend(bank, weights):
     """sum_j weights_ij c_j for each client: a bank of b, from k centers and weights [b, k]."""
+    _shares("weights", weights, kind("bank", bank, Bank))
     columns = weights.to(bank.dtype).unbind(1)
 
     # A sum in fixed order, not a matrix product: a product's rounding depends on b, and a client
@@ -165,7 +188,8 @@ def proximal_pull(bank, importance, proximal):
     t_i = lambda sum_j u_ij c_j. The paper's eq. 5 is the case sum_j u_ij = 1; smoothing makes the
     sum larger.
     """
-    weights = proximal * importance
+    proximal = number("proximal", proximal, "[0, inf)", "not be negative")
+    weights = proximal * _shares("importance", importance, kind("bank", bank, Bank))
     return sum(weights.unbind(1)), blend(bank, weights)
 
 
@@ -175,6 +199,11 @@ def objective(personal, clients, bank, importance, proximal):
     ``personal`` holds w_i, the ``bank`` c_j; ``importance`` [b, k] and ``proximal`` are u and
     lambda.
     """
+    proximal = number("proximal", proximal, "[0, inf)", "not be negative")
+    _shares("importance", importance, kind("bank", bank, Bank))
+    if len(kind("personal", personal, Bank)) != len(kind("clients", clients, Clients)):
+        m = len(clients)
+        raise ValueError(f"personal must hold a model for each of {m} clients, got {len(personal)}")
     pulls = (importance.to(bank.dtype) * personal.distances(bank) ** 2).sum(1)
     return compute.mean_losses(personal, clients) + proximal / 2 * pulls
 
@@ -260,6 +289,8 @@ class FedSoft:
     test_protocol = staticmethod(evaluation.lowest_loss)
 
     def __post_init__(self):
+        kind("model", self.model, nn.Module)
+        kind("local", self.local, LocalSolver)
         keep(
             self,
             clusters=whole("clusters", self.clusters),
@@ -268,6 +299,7 @@ class FedSoft:
             interval=whole("interval", self.interval),
             smoother=number("smoother", self.smoother, "[0, 1)"),
             regress_after=whole("regress_after", self.regress_after, 0, none=True),
+            warm_start=flag("warm_start", self.warm_start),
         )
         if self.selected is not None and not self.smoother:
             raise ValueError(

@@ -33,12 +33,12 @@ from torch import nn
 
 from clusterfl_core import compute, contract, evaluation
 from clusterfl_core.banks import Bank
-from clusterfl_core.check import among, keep, one_of, share, whole
+from clusterfl_core.check import among, items, keep, kind, one_of, share, text, whole
 from clusterfl_core.clients import Clients
 from clusterfl_core.contract import Replies, Unusable, summed
 from clusterfl_core.evaluation import loss_and_lowest, lowest
 from clusterfl_core.randomness import participants
-from clusterfl_core.solvers import LocalSGD
+from clusterfl_core.solvers import LocalSGD, LocalSolver
 
 __all__ = ["IFCA", "State", "estimate_identities"]
 
@@ -49,7 +49,8 @@ def estimate_identities(bank, clients):
     LongTensor [b], for k cluster models and b clients. Ties go to the lowest j, which the paper
     leaves open.
     """
-    return lowest(compute.loss_matrix(bank, clients))
+    kind("clients", clients, Clients)
+    return lowest(compute.loss_matrix(kind("bank", bank, Bank), clients))
 
 
 @dataclass(frozen=True)
@@ -122,6 +123,8 @@ class IFCA:
     test_protocol = staticmethod(evaluation.lowest_loss)
 
     def __post_init__(self):
+        kind("model", self.model, nn.Module)
+        kind("local", self.local, LocalSolver)
         keep(
             self,
             clusters=whole("clusters", self.clusters),
@@ -140,6 +143,7 @@ class IFCA:
                 "option 'gradients' sends one gradient a round, so local.steps must be 1, "
                 f"got {self.local.steps}"
             )
+        keep(self, shared=tuple(text("shared", name) for name in items("shared", self.shared, 0)))
         layers = [name for name, _layer in self.model.named_children()]
         unknown = [name for name in self.shared if name not in layers]
         if unknown:

@@ -24,7 +24,7 @@ from torch import nn
 from clusterfl_core import compute, evaluation, grouping
 from clusterfl_core.algorithms.fedavg import State, train_from
 from clusterfl_core.banks import Bank
-from clusterfl_core.check import among, keep, number, share, whole
+from clusterfl_core.check import among, flag, keep, kind, number, share, whole
 from clusterfl_core.contract import Replies
 from clusterfl_core.randomness import participants
 from clusterfl_core.solvers import LocalSGD, LocalSolver
@@ -80,12 +80,17 @@ class OneShot:
     test_protocol = staticmethod(evaluation.lowest_loss)
 
     def __post_init__(self):
+        kind("model", self.model, nn.Module)
+        kind("alone", self.alone, LocalSolver)
+        kind("local", self.local, LocalSolver)
         keep(
             self,
             clusters=whole("clusters", self.clusters, none=True),
             participation=share("participation", self.participation),
             starts=whole("starts", self.starts),
             excess=number("excess", self.excess, "[0, 2)"),
+            weighted=flag("weighted", self.weighted),
+            recursive=flag("recursive", self.recursive),
         )
 
     def init(self, federation, seed):

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 
 import torch
 
+from clusterfl_core.check import keep, one_of, shown, whole
 from clusterfl_core.randomness import SECRET, generator
 
 __all__ = ["Secret", "hartley"]
@@ -50,6 +51,10 @@ class Secret:
     kind: str
     seed: int
 
+    def __post_init__(self):
+        one_of("kind", self.kind, None, "permutation", "rotation")
+        keep(self, seed=whole("seed", self.seed, 0))
+
     def draw(self, size, device):
         """The order [p] and the signs [p] of P, from the clients' own stream."""
         source = generator(SECRET, self.seed)
@@ -78,5 +83,7 @@ class Secret:
 
 def hartley(rows):
     """The discrete Hartley transform of each row [b, p]: orthonormal, and its own inverse."""
+    if not isinstance(rows, torch.Tensor) or rows.is_complex() or not rows.numel():
+        raise ValueError(f"rows must be a tensor of real numbers, got {shown(rows)}")
     waves = torch.fft.fft(rows, norm="ortho")
     return waves.real - waves.imag

@@ -20,8 +20,17 @@ class Unavailable(OSError):
 
 
 def cache_folder():
-    """Where downloaded data sets lie: ``$CLUSTERFL_DATA`` or ``~/.cache/clusterfl``."""
-    return Path(os.environ.get("CLUSTERFL_DATA") or Path.home() / ".cache" / "clusterfl")
+    """Where downloaded data sets lie: ``$CLUSTERFL_DATA`` or ``~/.cache/clusterfl``.
+
+    Unavailable if there is neither.
+    """
+    if os.environ.get("CLUSTERFL_DATA"):
+        return Path(os.environ["CLUSTERFL_DATA"])
+    try:
+        return Path.home() / ".cache" / "clusterfl"
+    except RuntimeError:
+        why = "this user has no home folder: set CLUSTERFL_DATA to a folder for data sets"
+        raise Unavailable(why) from None
 
 
 def cached(name, fetch, read, instead):

@@ -13,6 +13,7 @@ from functools import cache
 import numpy as np
 import torch
 
+from clusterfl_core.check import shown
 from clusterfl_core.data.cache import cache_folder, cached
 
 __all__ = ["NAMES", "Images", "load"]
@@ -72,8 +73,8 @@ def load(name):
     Unavailable
         If the set is neither in the cache nor to be downloaded.
     """
-    if name not in NAMES:
-        raise ValueError(f"unknown data set {name!r}; known are {', '.join(NAMES)}")
+    if not isinstance(name, str) or name not in NAMES:
+        raise ValueError(f"unknown data set {shown(name)}; known are {', '.join(NAMES)}")
     if name == "digits":
         return _digits()
     arrays, facts = cached(name, _from_torchvision, _parts, instead="digits")

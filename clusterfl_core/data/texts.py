@@ -17,6 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
+from clusterfl_core.check import shown
 from clusterfl_core.data.cache import cached
 
 __all__ = ["TEXTS", "Texts", "load_text"]
@@ -68,8 +69,8 @@ def load_text(name):
     A cache file holds ``text`` (the documents, joined by the character 0), ``y`` and ``classes``
     (ag_news), or ``raw``, the text as it was downloaded (shakespeare).
     """
-    if name not in TEXTS:
-        raise ValueError(f"unknown text {name!r}; known are {', '.join(TEXTS)}")
+    if not isinstance(name, str) or name not in TEXTS:
+        raise ValueError(f"unknown text {shown(name)}; known are {', '.join(TEXTS)}")
     if name == "manuals":
         return _manuals()
     return Texts(name, *cached(name, _from_address, _parts, instead="manuals"))

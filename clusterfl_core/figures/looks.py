@@ -1,10 +1,13 @@
 """Looks: the same colour and the same shape for the same name, in every figure of the book."""
 
 import colorsys
+import re
 from typing import NamedTuple
 from zlib import crc32
 
 import numpy as np
+
+from clusterfl_core.check import text, whole
 
 __all__ = [
     "ALGORITHMS",
@@ -84,8 +87,8 @@ def colour(what) -> str:
         light or as dark as a white page and as a black one.
     """
     if isinstance(what, str):
-        return ALGORITHMS.get(what) or _further(crc32(what.encode()) % 100)
-    number = int(what)
+        return ALGORITHMS.get(what) or _further(crc32(_bytes(what)) % 100)
+    number = _number(what)
     if number < 0:
         return GREY
     return CLUSTERS[number] if number < len(CLUSTERS) else _further(number - len(CLUSTERS))
@@ -93,12 +96,12 @@ def colour(what) -> str:
 
 def dash(name: str) -> str:
     """The dashes of an algorithm's line, whether or not the book knows it."""
-    return DASHES.get(name) or LINES[crc32(name.encode()) // 100 % 4]
+    return DASHES.get(text("name", name)) or LINES[crc32(_bytes(name)) // 100 % 4]
 
 
 def marker(number) -> str:
     """The marker of a cluster; from the seventh on they begin again, in other colours."""
-    return MARKERS[int(number) % len(MARKERS)]
+    return MARKERS[whole("number", number, -(2**31)) % len(MARKERS)]
 
 
 def look(what) -> Look:
@@ -107,13 +110,16 @@ def look(what) -> Look:
         return Look(INK, "-", "o")
     if isinstance(what, str):
         known = [*ALGORITHMS]
-        place = known.index(what) if what in ALGORITHMS else crc32(what.encode())
+        place = known.index(what) if what in ALGORITHMS else crc32(_bytes(what))
         return Look(colour(what), dash(what), marker(place))
-    return Look(colour(what), LINES[max(int(what), 0) % 4], marker(max(int(what), 0)))
+    number = max(_number(what), 0)
+    return Look(colour(what), LINES[number % 4], marker(number))
 
 
 def luminance(color: str) -> float:
     """From 0, black, to 1, white; below 0.18 white stands out more than black (WCAG 2)."""
+    if not re.fullmatch("#[0-9a-fA-F]{6}", text("color", color)):
+        raise ValueError(f'color must be written as "#0072B2", got {color!r}')
     parts = np.array([int(color[i : i + 2], 16) for i in (1, 3, 5)]) / 255
     linear = np.where(parts <= 0.04045, parts / 12.92, ((parts + 0.055) / 1.055) ** 2.4)
     return float(linear @ [0.2126, 0.7152, 0.0722])
@@ -122,6 +128,15 @@ def luminance(color: str) -> float:
 def ink_on(color: str) -> str:
     """White or black, whichever is read better on a colour; the page does not change these two."""
     return "#fffffe" if luminance(color) < 0.18 else "#000001"
+
+
+def _number(what):
+    truth = isinstance(what, bool | np.bool_)
+    return whole("what", int(what) if truth else what, -(2**31), 2**31)
+
+
+def _bytes(name):
+    return name.encode("utf-8", "surrogatepass")
 
 
 def _further(number: int) -> str:

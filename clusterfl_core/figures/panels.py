@@ -1,5 +1,6 @@
 """Figures: panels beside each other, and the words that draw in them."""
 
+import contextlib
 import html
 from collections.abc import Sequence
 
@@ -12,6 +13,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Circle, Rectangle
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLocator
 
+from clusterfl_core import check
 from clusterfl_core.figures import svg
 from clusterfl_core.figures.looks import (
     ALGORITHMS,
@@ -107,14 +109,19 @@ class Figure(Sequence):
     """Panels with one legend and one alt text, shown as HTML in the colours of the page."""
 
     def __init__(self, alt, titles, width, height, settings):
-        if not alt.strip():
+        if not check.text("alt", alt).strip():
             raise ValueError("A figure needs an alt text that says what it shows.")
+        titles = [check.text("titles", one) for one in check.items("titles", titles)]
+        width = check.number("width", width, "[20, 5000]")
+        if height is not None:
+            height = check.number("height", height, "[20, 5000]")
         self.alt, self._looks, self._bars = alt, {}, {}
         with mpl.rc_context(STYLE):
             size = width, height or 0.625 * width
             self._panels = [Panel.within(self, size, height is None, text) for text in titles]
             for one in self._panels:
-                one.set(**settings)
+                with _drawn("settings"):
+                    one.set(**settings)
 
     def __len__(self):
         return len(self._panels)
@@ -127,6 +134,7 @@ class Figure(Sequence):
 
     def look(self, label, like):
         """The look of a series: of what it is like, of the algorithm it names, or the next one."""
+        check.kind("label", label, str, none=True)
         if like is not None:
             return look(None if like == "ink" else like)
         if label in ALGORITHMS:
@@ -274,9 +282,18 @@ class Panel(Axes):
             Whether there is a marker at each point, and a line between them.
         """
         values, seen = np.atleast_2d(_numbers(values)), self.owner.look(label, like)
+        count, marks, line = (
+            len(check.items("x", x)),
+            check.flag("marks", marks),
+            check.flag("line", line),
+        )
+        if values.ndim != 2 or values.shape[1] != count:
+            shape = list(values.shape)
+            raise ValueError(f"values must be [rows, {count}], a number for each x, got {shape}")
         dash, shape = seen.dash if line else "", seen.marker if marks else ""
         style = {"color": seen.colour, "ls": dash, "marker": shape, "label": label}
-        self.plot(x, values.mean(0), **style)
+        with _drawn("x"):
+            self.plot(x, values.mean(0), **style)
         if all(isinstance(one, int) for one in x) and self.get_xscale() == "linear":
             self.xaxis.get_major_locator().set_params(integer=True)  # half a round says nothing
         if len(values) > 1:
@@ -294,8 +311,14 @@ class Panel(Axes):
         key : str
             A key of the history records, for example ``accuracy``.
         """
-        for name, group in runs.items():
+        for name, group in check.kind("runs", runs, dict).items():
             group = group if isinstance(group, list) else [group]
+            for one in group:
+                if not isinstance(known := getattr(one, "history", None), list):
+                    raise TypeError(f"runs must hold runs, got {check.shown(one)}")
+                if not known or not isinstance(key, str) or key not in known[0]:
+                    names = ", ".join(known[0]) if known else "none"
+                    raise ValueError(f"key must be one of {names}, got {check.shown(key)}")
             rounds = [record["round"] for record in group[0].history]
             rows = [[record[key] for record in one.history] for one in group]
             self.spread(rounds, rows, name, name)
@@ -303,7 +326,10 @@ class Panel(Axes):
 
     def points(self, x, y, label=None, like=None, hollow=False, size=7):
         """Draw markers without a line, `size` pixels wide, full or hollow."""
-        seen, x, y = self.owner.look(label, like), _numbers(x), _numbers(y)
+        seen, x, y = self.owner.look(label, like), _numbers(x, "x"), _numbers(y, "y")
+        if x.shape != y.shape:
+            raise ValueError(f"x and y must be as many, got shapes {x.shape} and {y.shape}")
+        size = check.positive("size", size)
         fill = {"mfc": "none", "mew": 1.5} if hollow else {"mec": PAPER, "mew": 0.6}
         fill = {"mec": "none", "mew": 0} if size < 5 or x.size > MANY else fill
         style = {"color": seen.colour, "ls": "", "ms": size, "label": label, **fill}
@@ -313,13 +339,15 @@ class Panel(Axes):
     def level(self, height, label=None, like="ink"):
         """Draw a level, a dotted line across the panel."""
         style = {"color": self.owner.look(label, like).colour, "ls": ":", "lw": 1.5}
-        self.axhline(float(height), label=label, **style)
+        height = check.number("height", height, "(-inf, inf)", "be finite")
+        self.axhline(height, label=label, **style)
         return self
 
     def border(self, place, label=None, like="ink"):
         """Draw a border, a dashed line from bottom to top."""
         style = {"color": self.owner.look(label, like).colour, "ls": "--", "lw": 1.2}
-        self.axvline(float(place), label=label, **style)
+        place = check.number("place", place, "(-inf, inf)", "be finite")
+        self.axvline(place, label=label, **style)
         return self
 
     def rows(self, groups, like=None, middle=np.mean):
@@ -334,8 +362,11 @@ class Panel(Axes):
         middle : function, optional
             Of the values of a row, as ``numpy.median``; None for no diamond.
         """
-        for row, (name, values) in enumerate(groups.items()):
-            values = _numbers(values)
+        check.function("middle", middle, none=True)
+        if like is not None and len(check.items("like", like)) != len(groups):
+            raise ValueError(f"like must name {len(groups)} looks, got {check.shown(like)}")
+        for row, (name, values) in enumerate(check.kind("groups", groups, dict).items()):
+            values = _row("groups", values)
             seen = self.owner.look(name, None if like is None else like[row])
             at = row + np.linspace(-0.16, 0.16, len(values)) if len(values) > 1 else [row]
             self.plot(values, at, "o", color=seen.colour, ms=5, alpha=0.6)
@@ -351,6 +382,11 @@ class Panel(Axes):
         rows : dict of str to (float, sequence of float)
             For each setting the value just computed, and the stored ones of all seeds.
         """
+        for both in check.kind("rows", rows, dict).values():
+            if not isinstance(both, tuple | list) or len(both) != 2:
+                raise TypeError(f"rows must be pairs (now, stored), got {check.shown(both)}")
+            _row("rows", [both[0]])
+            _row("rows", both[1])
         for row, (now, kept) in enumerate(rows.values()):
             stored, run = (None, None) if row else ("stored", "just run")
             self.plot(_numbers(kept), [row] * len(kept), "o", color=GREY, alpha=0.6, label=stored)
@@ -374,6 +410,10 @@ class Panel(Axes):
         groups : dict of str to sequence
             Heights by label.
         """
+        names, stacked = check.items("names", names), check.flag("stacked", stacked)
+        check.items("groups", check.kind("groups", groups, dict))
+        for values in groups.values():
+            _row("groups", values, len(names))
         place, wide = np.arange(len(names)), 0.8 if stacked else 0.8 / len(groups)
         below = np.zeros(len(names))
         for n, (label, values) in enumerate(groups.items()):
@@ -402,15 +442,23 @@ class Panel(Axes):
         clusters, chosen : sequence of int [m]
             Their true clusters, the shapes, and the models they chose, the colours.
         """
-        for i, spot in enumerate(_numbers(clients)):
+        truths, models, clients = (
+            _spots(name, spots)
+            for name, spots in (("truths", truths), ("models", models), ("clients", clients))
+        )
+        for name, named in (("clusters", clusters), ("chosen", chosen)):
+            if named is not None and len(check.wholes(name, named)) != len(clients):
+                raise ValueError(f"{name} must name {len(clients)} clients, got {len(named)}")
+        after = after if after is None else _spots("after", after)
+        for i, spot in enumerate(clients):
             shape = marker(0 if clusters is None else clusters[i])
             color = GREY if chosen is None else colour(chosen[i])
             self.plot(*spot, shape, color=color, ms=8, mec=PAPER, mew=0.6)
-        for spot in _numbers(truths):
+        for spot in truths:
             self.plot(*spot, "*", ms=17, mfc="none", mec=INK, mew=1.2)
         if after is not None:
             self.arrows(after, models)
-        for j, spot in enumerate(_numbers(models)):
+        for j, spot in enumerate(models):
             self.plot(*spot, "X", ms=13, color=colour(j), mec=INK, mew=1.2)
             self.note(spot, str(j))
         self.grid(visible=False)
@@ -422,8 +470,15 @@ class Panel(Axes):
 
         The arrows look like the clusters 0, 1, …, like those of the list `like`, or all like one.
         """
-        tips = _numbers(tips)
-        starts = np.broadcast_to(_numbers(starts), tips.shape)
+        tips, starts = _spots("tips", tips), _numbers(starts, "starts")
+        starts = starts if starts.shape == (2,) else _spots("starts", starts)
+        if starts.ndim == 2 and len(starts) != len(tips):
+            raise ValueError(f"starts must be one or {len(tips)} spots, got {len(starts)}")
+        starts = np.broadcast_to(starts, tips.shape)
+        for name, named in (("labels", labels), ("like", like)):
+            many = isinstance(named, list | tuple | np.ndarray) and np.ndim(named)
+            if many and len(named) and len(named) < len(tips):
+                raise ValueError(f"{name} must be {len(tips)} of them, got {len(named)}")
         for n, (start, tip) in enumerate(zip(starts, tips, strict=True)):
             one = n if like is None else like if np.ndim(like) == 0 else like[n]
             seen = self.owner.look(None, one)
@@ -437,13 +492,19 @@ class Panel(Axes):
 
     def note(self, spot, text):
         """Write beside a spot, above it and to its right."""
-        self.annotate(text, _numbers(spot), xytext=(6, 5), textcoords="offset points")
+        spot = check.array("spot", _numbers(spot, "spot"), 2)
+        check.text("text", text)
+        self.annotate(text, spot, xytext=(6, 5), textcoords="offset points")
         return self
 
     def contours(self, height, levels, like=None, sides=81):
         """Draw where a function of points [..., 2] has these heights, within the axes' limits."""
         x, y = (np.linspace(*ends, sides) for ends in (self.get_xlim(), self.get_ylim()))
-        values = height(np.stack(np.meshgrid(x, y), -1))
+        if isinstance(levels, int | np.integer):  # so many
+            levels = check.whole("levels", levels, 1, 100)
+        else:
+            levels = np.sort(check.array("levels", levels, None))
+        values = _heights(height, x, y)
         seen = self.owner.look(None, like)
         style = {"colors": seen.colour, "linestyles": seen.dash, "linewidths": 1, "alpha": 0.7}
         self.contour(x, y, _numbers(values), levels, **style)
@@ -452,7 +513,7 @@ class Panel(Axes):
     def region(self, height, label=None, like="ink", sides=81):
         """Shade where a function of points [..., 2] is below zero, within the axes' limits."""
         x, y = (np.linspace(*ends, sides) for ends in (self.get_xlim(), self.get_ylim()))
-        values = _numbers(height(np.stack(np.meshgrid(x, y), -1)))
+        values = _heights(height, x, y)
         color = self.owner.look(label, like).colour
         self.contourf(x, y, values, [-np.inf, 0], colors=color, alpha=0.15)
         if label:
@@ -461,7 +522,8 @@ class Panel(Axes):
 
     def circles(self, centers, radius, like=None):
         """Draw a circle around each center, in the look of the clusters 0, 1, … or of one thing."""
-        for n, center in enumerate(np.atleast_2d(_numbers(centers))):
+        radius = check.positive("radius", radius)
+        for n, center in enumerate(_spots("centers", np.atleast_2d(_numbers(centers, "centers")))):
             seen = self.owner.look(None, n if like is None else like)
             style = {"fill": False, "ec": seen.colour, "ls": ":", "lw": 1.5}
             self.add_patch(Circle(center, radius, **style))
@@ -479,6 +541,9 @@ class Panel(Axes):
         names : sequence of str, optional
             What stands before the rows.
         """
+        table = [check.wholes("table", row).tolist() for row in check.items("table", table)]
+        if names is not None and len(check.items("names", names)) != len(table):
+            raise ValueError(f"names must be {len(table)}, one a row, got {check.shown(names)}")
         for row, values in enumerate(table):
             for column, value in enumerate(map(int, values)):
                 style = {"fc": colour(value), "lw": 0} if value >= 0 else {"fill": False, "lw": 0.7}
@@ -497,7 +562,11 @@ class Panel(Axes):
 
     def identities(self, identities, clusters):
         """Draw which model each client chose, a row of squares a true cluster."""
-        identities, clusters = np.asarray(identities), np.asarray(clusters)
+        identities = check.wholes("identities", identities).numpy()
+        clusters = check.wholes("clusters", clusters).numpy()
+        if len(identities) != len(clusters) or not len(clusters) or clusters.min() < 0:
+            sizes = f"{len(identities)} and {len(clusters)}"
+            raise ValueError(f"identities and clusters must be of the same clients, got {sizes}")
         true = range(int(clusters.max()) + 1)
         self.squares([identities[clusters == j] for j in true], [f"cluster {j}" for j in true])
         self.set_xticks([])
@@ -520,8 +589,15 @@ class Panel(Axes):
         **place
             As `matplotlib.axes.Axes.imshow` takes it: ``extent``, ``aspect``, ``origin``.
         """
+        limits = check.array("limits", limits, 2).tolist()
+        if not limits[0] < limits[1]:
+            raise ValueError(f"limits must be two numbers, low < high, got {limits}")
         shades = MAPS["signed" if limits[0] < 0 else "amount"]
-        values = _numbers(values)
+        values, numbers = _numbers(values), check.flag("numbers", numbers)
+        if values.ndim != 2 or not values.size:
+            raise ValueError(f"values must be [rows, columns], got shape {list(values.shape)}")
+        check.text("label", label)
+        clusters = check.wholes("clusters", check.items("clusters", clusters, 0)).numpy()
         self.imshow(
             values, cmap=shades, vmin=limits[0], vmax=limits[1], interpolation="none", **place
         )
@@ -549,7 +625,17 @@ class Panel(Axes):
         columns : int, optional
             How many stand in a row; by default all.
         """
-        images = _numbers(images)
+        images = _numbers(images, "images")
+        if images.ndim != 3 or not images.size or np.isnan(images).any():
+            shape = list(images.shape)
+            raise ValueError(f"images must be [count, height, width], all numbers, got {shape}")
+        labels, columns = (
+            check.items("labels", [*labels] if isinstance(labels, str) else labels, 0),
+            check.whole("columns", columns, none=True),
+        )
+        if labels and len(labels) != len(images):
+            raise ValueError(f"labels must be {len(images)} or none, got {len(labels)}")
+        signed = check.flag("signed", signed)
         (high, wide), columns = images.shape[1:], columns or len(images)
         above, top = 0.5 * high if len(labels) else 0, float(np.abs(images).max())
         for n, one in enumerate(images):
@@ -562,7 +648,11 @@ class Panel(Axes):
 
     def picture(self, image, x, y, width, signed=False, top=None):
         """Draw an image [height, width] around a spot, so wide, darkest at its largest or `top`."""
-        image = _numbers(image)
+        image = _numbers(image, "image")
+        if image.ndim != 2 or not image.size:
+            raise ValueError(f"image must be [height, width], got shape {list(image.shape)}")
+        x, y = (check.number(n, v, "(-inf, inf)", "be finite") for n, v in (("x", x), ("y", y)))
+        width = check.positive("width", width)
         high, top = width * image.shape[0] / image.shape[1], top or float(np.abs(image).max())
         style = {"cmap": MAPS["signed" if signed else "ink"], "interpolation": "none"}
         style |= {"vmin": -top if signed else 0, "vmax": top}
@@ -634,8 +724,53 @@ class Panel(Axes):
         return self
 
 
-def _numbers(values):
+def _numbers(values, name="values"):
     """Return an array of numbers from tensors, lists of tensors or anything alike."""
+    try:
+        return _plainly(values)
+    except (TypeError, ValueError, RuntimeError):
+        raise ValueError(f"{name} must be numbers, got {check.shown(values)}") from None
+
+
+def _plainly(values):
     if isinstance(values, (list, tuple, range)):
-        return np.array([_numbers(one) for one in values])
+        return np.array([_plainly(one) for one in values])
+    if isinstance(values, str | bytes | None):
+        raise TypeError
     return np.asarray(values, dtype=float)
+
+
+def _row(name, values, count=None):
+    """Return a row of numbers, so many; what is not finite is not drawn."""
+    found = _numbers(values, name)
+    if found.ndim != 1 or count not in (None, len(found)):
+        many = "a row of numbers" if count is None else f"{count} numbers"
+        raise ValueError(f"{name} must be {many}, got shape {list(found.shape)}")
+    return found
+
+
+def _spots(name, spots):
+    """Return points of the plane, [n, 2]."""
+    found = _numbers(spots, name)
+    found = found if found.size else np.empty((0, 2))
+    if found.ndim != 2 or found.shape[1] != 2:
+        raise ValueError(f"{name} must be spots [n, 2], got shape {list(found.shape)}")
+    return found
+
+
+def _heights(height, x, y):
+    """Return the heights of a grid."""
+    found = _numbers(check.function("height", height)(np.stack(np.meshgrid(x, y), -1)), "height")
+    if found.shape != (len(y), len(x)):
+        raise ValueError(f"height must give one number a point, got shape {list(found.shape)}")
+    return found
+
+
+@contextlib.contextmanager
+def _drawn(name):
+    """Say whose fault it is where matplotlib cannot draw."""
+    try:
+        yield
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        why = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise ValueError(f"{name} must be what matplotlib can draw: {why}") from error

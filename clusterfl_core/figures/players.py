@@ -7,6 +7,8 @@ ipywidgets 7, which has no ``Stack``, the kernel does.
 
 import ipywidgets
 
+from clusterfl_core.check import function, items, kind, number, text
+
 __all__ = ["player"]
 
 WIDE = {"width": "100%"}
@@ -38,10 +40,15 @@ def player(draw, label, values, choice_label=None, choices=None):
     ValueError
         If there is nothing to draw.
     """
-    values = list(values)
-    given = [()] if choices is None else [(one,) for one in choices]
+    function("draw", draw), text("label", label), kind("choice_label", choice_label, str, none=True)
+    values = items("values", values, 0)
+    given = [()] if choices is None else [(one,) for one in items("choices", choices, 0)]
     if not values or not given:
         raise ValueError("A player needs at least one value, and one choice if it has any.")
+    for name, offered in (("values", values), ("choices", [one[0] for one in given if one])):
+        for one in offered:
+            if not isinstance(one, str):
+                number(name, one, "(-inf, inf)", "be texts or finite numbers")
     pages = [[draw(*one, value)._repr_html_() for value in values] for one in given]
 
     slider = ipywidgets.SelectionSlider(

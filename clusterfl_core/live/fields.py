@@ -17,7 +17,7 @@ from decimal import Decimal
 
 from clusterfl_core import check
 
-__all__ = ["Choice", "Flag", "Number", "Numbers", "Rows", "Whole", "state"]
+__all__ = ["Choice", "Flag", "Number", "Numbers", "Rows", "Whole", "some", "state"]
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ class Numbers:
 
     def checked(self, value):
         """The value as a list, or ValueError."""
-        found = list(value)
+        found = check.items(self.words, value, 0)
         if not self.least <= len(found) <= self.most:
             limits = f"{self.least} to {self.most} numbers"
             raise ValueError(f"{self.words} must be a list of {limits}, got {len(found)}")
@@ -142,10 +142,10 @@ class Rows:
         try:
             found = [list(row) for row in value]
         except TypeError:
-            raise ValueError(f"{wanted}, got {value!r}") from None
+            raise ValueError(f"{wanted}, got {check.shown(value)}") from None
         right = all(len(row) == self.width for row in found)
         if not (self.least <= len(found) <= self.most and right):
-            raise ValueError(f"{wanted}, got {found}")
+            raise ValueError(f"{wanted}, got {check.shown(found)}")
         limits = f"[{self.low}, {self.high}]"
         return [[check.number(self.words, one, limits) for one in row] for row in found]
 
@@ -162,4 +162,9 @@ def state(fields, **given):
     """What a laboratory begins with, looked at entry by entry."""
     if set(given) != set(fields):
         raise TypeError(f"a state needs {', '.join(fields)}, got {', '.join(given)}")
-    return {name: field.checked(given[name]) for name, field in fields.items()}
+    return some(fields, **given)
+
+
+def some(fields, **given):
+    """Some entries of a state, looked at one by one."""
+    return {name: fields[name].checked(value) for name, value in given.items()}

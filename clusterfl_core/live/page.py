@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from clusterfl_core import check
 from clusterfl_core.live import sources
 from clusterfl_core.live.fields import state
 
@@ -89,11 +90,11 @@ def laboratory(name, fields, sentence, still, *, task, **given):
     ValueError
         If an entry is outside what the laboratory can show.
     """
+    check.text("task", task)
     now = state(fields, **given)
     return Laboratory(name, {"state": now, "task": task}, sentence.format(**now), still(now))
 
 
-@cache
 def script(name):
     """The script of a laboratory: engine, parts and laboratory, in one scope of its own.
 
@@ -106,7 +107,21 @@ def script(name):
     -------
     str
         JavaScript without imports. A page may hold it many times; the first one counts.
+
+    Raises
+    ------
+    ValueError
+        If there is no such laboratory.
     """
+    return _script(_known(name))
+
+
+def _known(name):
+    return check.one_of("name", name, *sorted(path.stem for path in (HERE / "labs").glob("*.js")))
+
+
+@cache
+def _script(name):
     module = importlib.import_module(f"clusterfl_core.live.labs.{name}")
     table = {entry: field.table() for entry, field in getattr(module, "FIELDS", {}).items()}
     needed = modules(name)
@@ -125,7 +140,7 @@ def script(name):
 
 def modules(name):
     """What the script of a laboratory is made of, in order: (folder, module) of each."""
-    needed, asked = {("labs", name)}, [("labs", name)]
+    needed, asked = {("labs", _known(name))}, [("labs", name)]
     while asked:
         folder, module = asked.pop()
         for path in _IMPORTED.findall(_read(folder, module)):

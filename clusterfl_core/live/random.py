@@ -27,7 +27,7 @@ Examples
 
 import numpy as np
 
-from clusterfl_core.check import whole
+from clusterfl_core.check import text, whole
 
 __all__ = ["Stream", "philox", "stream", "stream_number"]
 
@@ -66,7 +66,7 @@ def philox(counter, key):
 def stream_number(name):
     """FNV-1a, 32 bits, of a stream's name."""
     found = 0x811C9DC5
-    for byte in name.encode():
+    for byte in text("name", name).encode():
         found = (found ^ byte) * 0x01000193 % _WORD
     return found
 
@@ -132,4 +132,5 @@ def stream(seed, name, a=0, b=0, c=0):
     -------
     Stream
     """
-    return Stream((whole("seed", seed, 0, _WORD - 1), stream_number(name)), (a, b, c))
+    words = [whole(word, n, 0, _WORD - 1) for word, n in (("a", a), ("b", b), ("c", c))]
+    return Stream((whole("seed", seed, 0, _WORD - 1), stream_number(name)), tuple(words))

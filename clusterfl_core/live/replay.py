@@ -22,18 +22,22 @@ from dataclasses import dataclass, field, fields, replace
 import numpy as np
 import torch
 
-from clusterfl_core import data, grouping, simulation
+from clusterfl_core import check, data, grouping, simulation
+from clusterfl_core.algorithms.cfl import CFL
 from clusterfl_core.algorithms.clove import CLoVE, chosen_number
+from clusterfl_core.algorithms.fedavg import FedAvg
 from clusterfl_core.algorithms.fedem import FedEM
 from clusterfl_core.algorithms.fedsoft import FedSoft, aggregation_weights
 from clusterfl_core.algorithms.fine_tuned import FineTuned
 from clusterfl_core.algorithms.ifca import IFCA
+from clusterfl_core.algorithms.local_only import LocalOnly
 from clusterfl_core.algorithms.one_shot import OneShot
 from clusterfl_core.banks import Bank
 from clusterfl_core.clients import Clients, Federation
 from clusterfl_core.live.random import stream
-from clusterfl_core.models import LinearRegression
+from clusterfl_core.models import MLP, LinearRegression
 from clusterfl_core.populations.twists import relabel, turn
+from clusterfl_core.solvers import LocalSGD
 
 __all__ = ["Replayed", "bowls", "digits", "em", "fresh", "linear", "participants"]
 __all__ += ["patchwork", "points", "replayed", "resting_point", "run", "select"]
@@ -64,13 +68,24 @@ def linear(truth, clients=6, points=8, noise=0.5, seed=0, features="normal", sha
     Federation
         The test clients are the training clients.
     """
-    truth = np.array(truth, np.float64)
-    shares = np.eye(len(truth)) if shares is None else np.array(shares, np.float64)
+    truth = check.array("truth", truth, None, None)
+    if not truth.size:
+        raise ValueError(f"truth must have a row a group, got shape {list(truth.shape)}")
+    shares = (
+        np.eye(len(truth)) if shares is None else check.array("shares", shares, None, len(truth))
+    )
+    if not len(shares) or shares.min() < 0 or not np.allclose(shares.sum(1), 1, atol=1e-6):
+        raise ValueError(f"rows of shares must sum to one, got {check.shown(shares.tolist())}")
     groups, d = len(shares), truth.shape[1]
+    clients, points = _every("clients", clients, groups), _every("points", points, groups)
+    noise = check.number("noise", noise, "[0, inf)", "not be negative")
+    check.one_of("features", features, "normal", "line")
+    if features == "line" and d != 2:
+        raise ValueError(f"truth must be slopes and heights, [k, 2], got {list(truth.shape)}")
     xs, ys, clusters = [], [], []
     for group in range(groups):
-        n = points if isinstance(points, int) else points[group]
-        for place in range(clients if isinstance(clients, int) else clients[group]):
+        n = points[group]
+        for place in range(clients[group]):
             at = stream(seed, "sources", group, place).uniform(n)
             reached = np.cumsum(shares[group])[:-1]
             sources = (at[:, None] >= reached).sum(1)
@@ -86,9 +101,24 @@ def linear(truth, clients=6, points=8, noise=0.5, seed=0, features="normal", sha
     return _federation(Clients.from_lists(xs, ys), clusters)
 
 
+def _every(name, given, groups):
+    """One number or one a group, as a list of one a group."""
+    if not hasattr(given, "__iter__") or isinstance(given, str | bytes):
+        return [check.whole(name, given)] * groups
+    found = [check.whole(name, one) for one in check.items(name, given)]
+    if len(found) != groups:
+        raise ValueError(f"{name} must be one number or {groups}, got {len(found)}")
+    return found
+
+
 def points(clients, clusters=None):
     """Linear clients of points that are given, one pair (x [n, d], y [n]) a client: Federation."""
-    pairs = [[torch.tensor(part, dtype=torch.float64) for part in pair] for pair in clients]
+    pairs = []
+    for pair in check.items("clients", clients):
+        if len(both := check.items("clients", pair, 0)) != 2:
+            raise ValueError(f"clients must be pairs (x, y), got {check.shown(pair)}")
+        x, y = check.array("clients", both[0], None, None), check.array("clients", both[1], None)
+        pairs.append([torch.from_numpy(x), torch.from_numpy(y)])
     return _federation(Clients.from_lists(*zip(*pairs, strict=True)), clusters)
 
 
@@ -112,18 +142,26 @@ def bowls(centers, stretch=1, turn=0, pairs=1):
     Federation
         The test clients are the training clients; nobody is in a cluster.
     """
-    made = []
-    for c, s, t, n in zip(
-        centers, *(_each(v, len(centers)) for v in (stretch, turn, pairs)), strict=True
-    ):
+    made, centers = [], check.array("centers", centers, None, 2).tolist()
+    bends = _each("stretch", stretch, len(centers), "[1, inf)")
+    turns = _each("turn", turn, len(centers), "(-inf, inf)")
+    pairs = _each("pairs", pairs, len(centers), None)
+    for c, s, t, n in zip(centers, bends, turns, pairs, strict=True):
         cos, sin = math.cos(math.radians(t)), math.sin(math.radians(t))
         x = np.sqrt([[s], [1 / s]]) * np.array([[cos, sin], [-sin, cos]])
         made.append((np.tile(x, (n, 1)).tolist(), np.tile(x @ np.array(c), n).tolist()))
     return points(made)
 
 
-def _each(given, count):
-    return given if isinstance(given, list) else [given] * count
+def _each(name, given, count, interval):
+    """One number or one a client, as a list of one a client; whole ones without an interval."""
+    many = hasattr(given, "__iter__") and not isinstance(given, str | bytes)
+    found = check.items(name, given, 0) if many else [given] * count
+    if len(found) != count:
+        raise ValueError(f"{name} must be one number or {count}, got {len(found)}")
+    if interval is None:
+        return [check.whole(name, one) for one in found]
+    return [check.number(name, one, interval) for one in found]
 
 
 def resting_point(federation, local):
@@ -143,6 +181,10 @@ def resting_point(federation, local):
     -------
     Tensor [d]
     """
+    if check.kind("federation", federation, Federation).classes or federation.train.x.ndim != 3:
+        raise ValueError(f"federation must be of linear clients, got {federation.name!r}")
+    if check.kind("local", local, LocalSGD).steps is None:
+        raise ValueError("local must have steps, got epochs")
     left, side = 0, 0
     for x, y, held in zip(
         federation.train.x, federation.train.y, federation.train.mask(), strict=True
@@ -180,7 +222,14 @@ def digits(twist="rotated", clusters=4, clients=6, points=40, seed=0, angle=None
     Federation
         One test client a cluster, with all test images.
     """
+    check.one_of("twist", twist, "rotated", "swapped", "none")
+    clusters, clients = check.whole("clusters", clusters, 1, 5), check.whole("clients", clients)
+    points = check.whole("points", points)
+    angle = angle if angle is None else check.number("angle", angle, "(-inf, inf)", "be finite")
     images, m = data.load("digits"), clusters * clients
+    if m * points > len(images.y_train):
+        most = len(images.y_train) // m
+        raise ValueError(f"points must be at most {most} for {m} clients, got {points}")
     order = stream(seed, "deal").shuffle(len(images.y_train))
     swaps = stream(seed, "labels").shuffle(10)
     changes = []
@@ -230,7 +279,15 @@ def patchwork(groups=3, angle=90, swaps=0, skew=0.0, points=40, clients=4, last=
         ``truth["mix"]``, [m, 10], is the share of each digit in a client's own mix, and
         ``truth["digits"]``, [360], what the test images show.
     """
-    images = data.load("digits")
+    groups, points = check.whole("groups", groups), check.whole("points", points)
+    angle = check.number("angle", angle, "(-inf, inf)", "be finite")
+    swaps, skew = check.whole("swaps", swaps, 0, 5), check.number("skew", skew, "[0, 1]")
+    clients, last = check.whole("clients", clients), check.whole("last", last)
+    liars = check.whole("liars", liars, 0)
+    images, m = data.load("digits"), (groups - 1) * clients + last + liars
+    if m * points > len(images.y_train):
+        most = len(images.y_train) // m
+        raise ValueError(f"points must be at most {most} for {m} clients, got {points}")
     sizes = [*[clients] * (groups - 1), last, liars]
     clusters = [cluster for cluster, size in enumerate(sizes) for _ in range(size)]
     favourites = stream(seed, "favourites").shuffle(10)
@@ -290,7 +347,7 @@ _CORNERS = (0, 0), (0, 1), (1, 0), (1, 1)
 
 
 def _federation(clients, clusters):
-    truth = None if clusters is None else torch.tensor(clusters)
+    truth = None if clusters is None else check.wholes("clusters", clusters)
     return Federation(clients, clients, truth, truth, classes=0, name="linear clients")
 
 
@@ -302,7 +359,8 @@ def fresh(model, count, seed):
 
     LinearRegression: each coordinate 0 or 1. MLP: uniform within 1 / sqrt(inputs of the layer).
     """
-    model = copy.deepcopy(model).double()
+    check.kind("model", model, LinearRegression, MLP)
+    model, count = copy.deepcopy(model).double(), check.whole("count", count)
     rows = []
     for j in range(count):
         source = stream(seed, "initialization", j)
@@ -323,7 +381,8 @@ def _bank(model, rows):
 
 def participants(key, clients, participation):
     """Who takes part in the round (seed, round) in the page: ids, ascending."""
-    chosen = max(1, round(participation * clients))
+    clients, key = check.whole("clients", clients), check.items("key", key, 2)
+    chosen = max(1, round(check.share("participation", participation) * clients))
     if chosen == clients:
         return list(range(clients))
     order = stream(key[0], "participation", key[1]).shuffle(clients)
@@ -332,6 +391,10 @@ def participants(key, clients, participation):
 
 def select(weights, size, key):
     """K clients for each center in the round (seed, round) in the page: BoolTensor [k, m]."""
+    if (check.array("weights", weights, None, None) < 0).any():
+        raise ValueError(f"weights must not be negative, got {check.shown(weights)}")
+    able = int((weights > 0).sum(1).min()) if weights.numel() else 0
+    size, key = check.whole("size", size, 1, max(able, 1)), check.items("key", key, 2)
     chosen = torch.zeros(weights.shape, dtype=torch.bool)
     for j, row in enumerate(weights.tolist()):
         for at in stream(key[0], "selection", key[1], j).uniform(size).tolist():
@@ -501,6 +564,7 @@ def run(algorithm, federation, rounds, *, seed=0, models=None, absent=None, star
     -------
     Run
     """
+    seed = check.whole("seed", seed, 0, 2**32 - 1)
     settings = replayed(algorithm, seed, models, absent, starts)
     return simulation.run(settings, federation, rounds, seed=seed, device="cpu", progress=False)
 
@@ -527,6 +591,8 @@ def replayed(algorithm, seed=0, models=None, absent=None, starts=None):
     -------
     Replayed
     """
+    check.kind("algorithm", algorithm, FedAvg, LocalOnly, OneShot, IFCA, CLoVE, CFL, FedSoft, FedEM)
+    check.kind("absent", absent, dict, none=True)
     told = {one.name: getattr(algorithm, one.name) for one in fields(algorithm)}
     told["model"] = model = copy.deepcopy(algorithm.model).double()
     participation, kind, count = told.get("participation", 1.0), type(algorithm), 1
@@ -544,6 +610,8 @@ def replayed(algorithm, seed=0, models=None, absent=None, starts=None):
     if models is None:
         first = fresh(model, count, seed)
     else:
+        size = sum(parameter.numel() for parameter in model.parameters())
+        models = check.array("models", models, None, size).tolist()
         again = kind is _Selecting and len(models) == algorithm.clusters
         first = _bank(model, [*models, models[0]] if again else models)
     if len(first) != count:
@@ -572,6 +640,14 @@ def em(federation, clusters, rounds, *, soft=False, noise=0.3, seed=0, models=No
     models, shares, q : Tensor [k, d], [k], [m, k]
         After the last M-step; q is the last E-step's answer.
     """
+    if check.kind("federation", federation, Federation).classes or federation.train.x.ndim != 3:
+        raise ValueError(f"federation must be of linear clients, got {federation.name!r}")
+    clusters, rounds = check.whole("clusters", clusters), check.whole("rounds", rounds, 0)
+    soft, seed = check.flag("soft", soft), check.whole("seed", seed, 0, 2**32 - 1)
+    noise = [check.positive("noise", one) for one in noise] if isinstance(noise, list) else noise
+    noise = noise if isinstance(noise, list) else check.positive("noise", noise)
+    if models is not None:
+        models = check.array("models", models, clusters, federation.train.x.shape[2])
     clients, mask = federation.train, federation.train.mask()
     if models is None:
         models = fresh(LinearRegression(clients.x.shape[2]), clusters, seed).tensors["theta"]

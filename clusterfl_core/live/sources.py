@@ -9,7 +9,7 @@ from pathlib import Path
 
 import torch
 
-from clusterfl_core import data
+from clusterfl_core import check, data
 
 __all__ = ["ENGINE", "packed_digits", "source"]
 
@@ -25,6 +25,7 @@ _ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
 
 def source(name):
     """The text of a module of the engine, as it stands in its file."""
+    check.one_of("name", name, *ENGINE)
     return (Path(__file__).parent / "engine" / f"{name}.js").read_text(encoding="utf-8")
 
 

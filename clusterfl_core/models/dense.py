@@ -3,6 +3,7 @@
 import torch
 from torch import nn
 
+from clusterfl_core.check import whole
 from clusterfl_core.models.forms import FirstLinear, Form, squared_error
 from clusterfl_core.models.products import affine, inner, product
 
@@ -58,8 +59,9 @@ class MLP(nn.Module):
 
     def __init__(self, inputs, hidden, classes):
         super().__init__()
+        inputs, hidden = whole("inputs", inputs), whole("hidden", hidden)
         self.hidden = nn.Linear(inputs, hidden)
-        self.output = nn.Linear(hidden, classes)
+        self.output = nn.Linear(hidden, whole("classes", classes))
 
     def forward(self, x):
         """Logits [n, classes] of images [n, ...]."""
@@ -82,7 +84,7 @@ class LinearRegression(nn.Module):
 
     def __init__(self, features):
         super().__init__()
-        self.theta = nn.Parameter(torch.empty(features))
+        self.theta = nn.Parameter(torch.empty(whole("features", features)))
         self.reset_parameters()
 
     def reset_parameters(self):

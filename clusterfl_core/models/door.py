@@ -7,6 +7,7 @@ import torch
 from torch.nn.parameter import is_lazy
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from clusterfl_core.check import kind, shown, whole
 from clusterfl_core.models.forms import cross_entropy, form, point_loss
 
 __all__ = ["check"]
@@ -35,6 +36,10 @@ def check(model, x, classes=None):
     ValueError
         If the model is not fit: one sentence that names the part and what works instead.
     """
+    kind("model", model, torch.nn.Module)
+    if not isinstance(x, torch.Tensor) or x.ndim < 2 or not len(x):
+        raise ValueError(f"x must be points of a client, a tensor [n, ...], got {shown(x)}")
+    classes = whole("classes", classes, 0, none=True)
     if not found_fit(model):
         _FIT[model] = (model.training, _answer(model, x))
     if classes is None:
@@ -66,13 +71,13 @@ def found_fit(model):
 
 def _answer(given, x):
     """What a model, if it is fit, says about two points."""
-    kind = type(given).__name__
+    word = type(given).__name__
     for name, parameter in given.named_parameters():
         if is_lazy(parameter):
-            raise ValueError(f"{name} of {kind} has no shape yet: call the model on a point first")
+            raise ValueError(f"{name} of {word} has no shape yet: call the model on a point first")
         if not parameter.requires_grad:
             raise ValueError(
-                f"{name} of {kind} asks for no gradient, but every parameter is trained: make what "
+                f"{name} of {word} asks for no gradient, but every parameter is trained: make what "
                 "shall stay a buffer (register_buffer)"
             )
     for name, part in given.named_modules():
@@ -103,12 +108,12 @@ def _answer(given, x):
             )
     if not _close(found, again):
         raise ValueError(
-            f"{kind} answers the same points in two ways: it draws random numbers or remembers, "
+            f"{word} answers the same points in two ways: it draws random numbers or remembers, "
             "and a seed would mean nothing"
         )
     if not (_close(found[:1], alone) and _close(found, turned.flip(0))):
         raise ValueError(
-            f"what {kind} answers to a point depends on the points beside it, padding too; the "
+            f"what {word} answers to a point depends on the points beside it, padding too; the "
             "first axis counts points (for LSTM, GRU and attention: batch_first=True)"
         )
     if form(given) is not None:
@@ -119,7 +124,7 @@ def _answer(given, x):
             same = False
         if not same:
             raise ValueError(
-                f"{kind} computes something else than its form (a hook, an exchanged layer, a "
+                f"{word} computes something else than its form (a hook, an exchanged layer, a "
                 "fault of the form): write a subclass with a forward of its own"
             )
     return found

@@ -8,12 +8,21 @@ import torch
 from torch import nn
 from torch.nn import Conv2d, Linear, functional
 
+from clusterfl_core.check import whole
+
 __all__ = ["CFLConvNet", "FedSoftCifar", "FedSoftLetters", "IFCACifar", "IFCAFemnist"]
 __all__ += ["XavierConv2d", "XavierLinear"]
+
+MOST = 1 << 20  # channels, pixels a side, classes
 
 
 def _planes(x):
     return x if x.ndim == 4 else x[:, None]
+
+
+def _sizes(channels, side, classes):
+    sizes = {"channels": channels, "side": side, "classes": classes}
+    return [whole(name, size, 1, MOST) for name, size in sizes.items()]
 
 
 def _halved(side, times):
@@ -42,6 +51,7 @@ class IFCACifar(nn.Module):
 
     def __init__(self, channels=3, side=24, classes=10):
         super().__init__()
+        channels, side, classes = _sizes(channels, side, classes)
         self.conv1 = Conv2d(channels, 64, 5, padding=2)
         self.conv2 = Conv2d(64, 64, 5, padding=2)
         self.hidden1 = Linear(64 * _halved(side, 2) ** 2, 384)
@@ -80,6 +90,8 @@ class IFCAFemnist(nn.Module):
 
     def __init__(self, channels=1, side=28, classes=62, hidden=2048):
         super().__init__()
+        channels, side, classes = _sizes(channels, side, classes)
+        hidden = whole("hidden", hidden)
         self.conv1 = Conv2d(channels, 32, 5, padding=2)
         self.conv2 = Conv2d(32, 64, 5, padding=2)
         self.hidden = Linear(64 * _halved(side, 2) ** 2, hidden)
@@ -103,6 +115,7 @@ class CFLConvNet(nn.Module):
 
     def __init__(self, channels=3, side=32, classes=10):
         super().__init__()
+        channels, side, classes = _sizes(channels, side, classes)
         self.conv1 = Conv2d(channels, 6, 5, padding=2)
         self.conv2 = Conv2d(6, 16, 5, padding=2)
         self.hidden1 = Linear(16 * _halved(side, 2) ** 2, 120)
@@ -144,6 +157,7 @@ class FedSoftLetters(nn.Module):
 
     def __init__(self, channels=1, side=28, classes=26):
         super().__init__()
+        channels, side, classes = _sizes(channels, side, classes)
         self.conv1 = XavierConv2d(channels, 32, 5, padding=2)
         self.conv2 = XavierConv2d(32, 64, 5, padding=2)
         self.hidden = XavierLinear(64 * _halved(side, 2) ** 2, 512)
@@ -166,6 +180,7 @@ class FedSoftCifar(nn.Module):
 
     def __init__(self, channels=3, side=32, classes=10):
         super().__init__()
+        channels, side, classes = _sizes(channels, side, classes)
         self.conv1 = XavierConv2d(channels, 32, 3, padding=1)
         self.conv2 = XavierConv2d(32, 64, 3, padding=1)
         self.conv3 = XavierConv2d(64, 128, 3, padding=1)

@@ -3,6 +3,8 @@
 import torch
 from torch import nn
 
+from clusterfl_core.check import whole
+
 __all__ = ["LSTMLayer", "NextWordLSTM"]
 
 
@@ -22,6 +24,7 @@ class LSTMLayer(nn.Module):
 
     def __init__(self, inputs, hidden):
         super().__init__()
+        inputs, hidden = whole("inputs", inputs), whole("hidden", hidden)
         self.weight_ih = nn.Parameter(torch.empty(4 * hidden, inputs))
         self.weight_hh = nn.Parameter(torch.empty(4 * hidden, hidden))
         self.bias = nn.Parameter(torch.empty(4 * hidden))
@@ -64,6 +67,8 @@ class NextWordLSTM(nn.Module):
 
     def __init__(self, vocabulary, embedding, hidden):
         super().__init__()
+        vocabulary, embedding = whole("vocabulary", vocabulary), whole("embedding", embedding)
+        hidden = whole("hidden", hidden)
         self.embedding = nn.Embedding(vocabulary, embedding)
         self.lstm1 = LSTMLayer(embedding, hidden)
         self.lstm2 = LSTMLayer(hidden, hidden)

@@ -6,13 +6,18 @@ from clusterfl_core import check
 
 
 def check_sizes(clients, clusters):
-    check.among("clusters", check.whole("clusters", clusters), clients)
+    """Both as ints."""
+    clients, clusters = check.whole("clients", clients), check.whole("clusters", clusters)
+    check.among("clusters", clusters, clients)
+    return clients, clusters
 
 
 def check_equal(clients, clusters):
-    check_sizes(clients, clusters)
+    """Both as ints; each cluster has as many clients."""
+    clients, clusters = check_sizes(clients, clusters)
     if clients % clusters:
         raise ValueError(f"clients must be a multiple of the {clusters} clusters, got {clients}")
+    return clients, clusters
 
 
 def neighbours(clients, clusters):

@@ -68,6 +68,7 @@ def equal(points=None):
 
     With ``points`` it keeps only so many training images.
     """
+    points = check.whole("points", points, none=True)
 
     def deal(table):
         y_train, y_test, clients = table.images.y_train, table.images.y_test, table.clients
@@ -138,10 +139,10 @@ def by_label(concentration):
     times at most. ``truth["shares"]`` [m, classes] tells the share of each class that each client
     holds, of the training images as of the test images.
     """
+    concentration = check.positive("concentration", concentration)
 
     def deal(table):
         images, clients = table.images, table.clients
-        check.positive("concentration", concentration)
         draws = np.random.default_rng([POPULATION, table.seed])
         sizes = [y.bincount(minlength=images.classes) for y in (images.y_train, images.y_test)]
         for _ in range(1000):
@@ -170,9 +171,9 @@ def by_quantity(exponent):
 
     ``exponent`` is not negative; 0 deals evenly, 1 is Zipf's law. All have as many test images.
     """
+    exponent = check.number("exponent", exponent, "[0, inf)", "not be negative")
 
     def deal(table):
-        check.number("exponent", exponent, "[0, inf)", "not be negative")
         test = equal()(table).test
         clients, images = table.clients, len(table.images.y_train)
         weights = torch.arange(1, clients + 1, dtype=torch.float64) ** -exponent

@@ -42,18 +42,24 @@ def make(name, clients, *, deal=None, twist=None, seed=0):
         Fixes the twist and which client holds which image.
     """
     table = _table(name, clients, seed)
+    clients = table.clients
+    check.function("deal", deal, none=True)
     if isinstance(twist, list):
+        twist = [check.function("twist", change) for change in check.items("twist", twist, 0)]
         twisted = twists.Twist(twist, f", {len(twist)} kinds")
     else:
+        check.function("twist", twist, none=True)
         twisted = twist(table) if twist else twists.Twist([lambda x, y: (x, y)], hidden=False)
     if twisted.hidden:
         check_equal(clients, len(twisted.changes))
         table = replace(table, clusters=len(twisted.changes))
-    return _federation(table, (deal or deals.equal())(table), twisted)
+    check.kind("what twist makes", twisted, twists.Twist)
+    hands = (deal or deals.equal())(table)
+    return _federation(table, check.kind("what deal makes", hands, deals.Hands), twisted)
 
 
 def _table(name, clients, seed):
-    check.whole("clients", clients)
+    clients, seed = check.whole("clients", clients), check.whole("seed", seed, 0)
     return deals.Table(data.load(name), clients, 1, seed, generator(POPULATION, seed))
 
 
@@ -97,7 +103,7 @@ def rotated(name, clients, clusters, seed=0):
     ``make(name, clients, deal=anew(), twist=rotate(clusters))`` with ``clusters`` k in {1, 2, 4}:
     rotations by 0; by 0 and 180; by 0, 90, 180 and 270 degrees. Every image is used once in each.
     """
-    check_equal(clients, clusters)
+    clients, clusters = check_equal(clients, clusters)
     if clusters not in (1, 2, 4):
         raise ValueError(f"clusters must be 1, 2 or 4 (quarter turns), got {clusters}")
     return make(name, clients, deal=deals.anew(), twist=twists.rotate(clusters), seed=seed)

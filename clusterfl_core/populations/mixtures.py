@@ -6,7 +6,7 @@ digits, mixed linear of 0 degrees, 90 degrees: 4 training clients with ...
 
 import torch
 
-from clusterfl_core import data
+from clusterfl_core import check, data
 from clusterfl_core.clients import Clients, Federation
 from clusterfl_core.populations._sizes import check_sizes, whole_numbers
 from clusterfl_core.populations.twists import turn
@@ -41,9 +41,10 @@ def mixed(name, clients, clusters, pattern, seed=0, points=(100, 200)):
         shares of the points dealt, n_ij / n_i. One test client a kind, with all its test images.
     """
     images = data.load(name)
-    check_sizes(clients, clusters)
-    if not 1 <= points[0] <= points[1]:
-        raise ValueError(f"points must be two numbers, 1 <= low <= high, got {points}")
+    (clients, clusters), seed = check_sizes(clients, clusters), check.whole("seed", seed, 0)
+    points = [check.whole("points", n, -(2**62), 2**62) for n in check.items("points", points)]
+    if len(points) != 2 or not 1 <= points[0] <= points[1]:
+        raise ValueError(f"points must be two numbers, 1 <= low <= high, got {tuple(points)}")
     source = generator(POPULATION, seed)
     shares = pattern_shares(pattern, clients, clusters, source)
     kinds = _kinds(images, clusters)
@@ -102,10 +103,11 @@ def pattern_shares(pattern, clients, clusters, source):
     percent 0.5 + i for m = 100. "random", the only one for k > 2: [0, 1] cut at k - 1 uniform
     points.
     """
+    clients, clusters = check.whole("clients", clients), check.whole("clusters", clusters)
+    check.kind("source", source, torch.Generator)
     if clusters < 2:
         raise ValueError(f"clusters must be at least 2 to be mixed, got {clusters}")
-    if pattern not in ("10:90", "30:70", "linear", "random"):
-        raise ValueError(f"pattern must be '10:90', '30:70', 'linear' or 'random', got {pattern!r}")
+    check.one_of("pattern", pattern, "10:90", "30:70", "linear", "random")
     if pattern == "random":
         cuts = torch.rand(clients, clusters - 1, generator=source, dtype=torch.float64)
         edges = torch.nn.functional.pad(cuts.sort(1).values, (1, 0))

@@ -31,6 +31,7 @@ def federated_xor(clients, points, seed=0):
     either cluster, and no linear model fits both. An even number of ``clients`` holds n ``points``
     each, and as many for testing.
     """
+    points = check.whole("points", points)
 
     def draw(cluster, source):
         side = torch.randint(2, (points,), generator=source)
@@ -47,6 +48,7 @@ def conflicting_labels(clients, points, seed=0):
     a model says is right for exactly one of the clusters. ``clients`` and ``points`` are as in
     :func:`federated_xor`.
     """
+    points = check.whole("points", points)
 
     def draw(cluster, source):
         x = torch.randn(points, 2, generator=source)
@@ -56,9 +58,8 @@ def conflicting_labels(clients, points, seed=0):
 
 
 def _plane(clients, points, seed, draw, words):
-    check_equal(clients, 2)
-    check.whole("points", points)
-    source = generator(POPULATION, seed)
+    clients, _ = check_equal(clients, 2)
+    source = generator(POPULATION, check.whole("seed", seed, 0))
     clusters = neighbours(clients, 2)
     train, test = (
         Clients.from_lists(*zip(*[draw(c, source) for c in clusters.tolist()], strict=True))
@@ -74,11 +75,15 @@ def regression(theta, clients, points, noise, seed=0):
     ``clients``, a multiple of k, hold n ``points`` each; k test clients hold as many. x is standard
     normal in d dimensions; ``noise`` is sigma, the standard deviation of the Gaussian noise.
     """
+    theta = theta if isinstance(theta, torch.Tensor) else torch.tensor(_rows(theta)).float()
+    _rows(theta)
+    if not theta.is_floating_point():
+        raise ValueError(f"theta must be floating-point numbers, got {theta.dtype}")
     k, features = theta.shape
-    check_equal(clients, k)
-    check.whole("points", points)
-    check.number("noise", noise, "[0, inf)", "not be negative")
-    source = generator(POPULATION, seed)
+    clients, _ = check_equal(clients, k)
+    points = check.whole("points", points)
+    noise = check.number("noise", noise, "[0, inf)", "not be negative")
+    source = generator(POPULATION, check.whole("seed", seed, 0))
 
     def sample(clusters):
         x = torch.randn(len(clusters), points, features, generator=source).to(theta)
@@ -97,6 +102,14 @@ def regression(theta, clients, points, noise, seed=0):
     )
 
 
+def _rows(theta):
+    """True parameters as an array with a row and a column at least."""
+    found = check.array("theta", theta, None, None)
+    if not found.size:
+        raise ValueError(f"theta must have a row a cluster, got shape {list(found.shape)}")
+    return found
+
+
 def bernoulli_regression(
     scale, clients, points, features, clusters, noise, seed=0, *, reading="coordinate"
 ):
@@ -109,10 +122,10 @@ def bernoulli_regression(
     m, a multiple of k; n; d; k. The rest is as in :func:`regression`. No theta is zero and no two
     are equal; others are drawn anew.
     """
-    check_sizes(clients, clusters)
-    check.positive("scale", scale)
-    if reading not in ("coordinate", "norm"):
-        raise ValueError(f"reading must be 'coordinate' or 'norm', got {reading!r}")
+    clients, clusters = check_sizes(clients, clusters)
+    scale, seed = check.positive("scale", scale), check.whole("seed", seed, 0)
+    check.one_of("reading", reading, "coordinate", "norm")
+    features = check.whole("features", features)
     if features < 1 or (features < 32 and 2**features <= clusters):
         raise ValueError(f"features must allow {clusters} different vectors, got {features}")
     source, theta = generator(POPULATION, seed, 1), torch.zeros(1, features)
@@ -140,11 +153,11 @@ def mixture_regression(pattern, clients=100, clusters=2, seed=0, *, features=10,
         shares of the points drawn, n_ij / n_i (the wanted shares, rounded to whole points), and
         ``truth["theta"]`` theta. One test client a cluster, of 1,000 points of that cluster alone.
     """
-    check_sizes(clients, clusters)
+    (clients, clusters), seed = check_sizes(clients, clusters), check.whole("seed", seed, 0)
     source = generator(POPULATION, seed)
     shares = pattern_shares(pattern, clients, clusters, source)
-    check.whole("features", features)
-    check.positive("variance", variance)
+    features = check.whole("features", features)
+    variance = check.positive("variance", variance)
     theta = variance**0.5 * torch.randn(clusters, features, generator=source)
 
     def sample(kinds):

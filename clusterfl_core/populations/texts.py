@@ -50,11 +50,11 @@ def next_words(name, clients, clusters, seed=0, *, window=10, vocabulary=1000, p
         ``truth["kinds"]`` the name of each cluster.
     """
     texts = data.load_text(name)
-    check_equal(clients, clusters)
+    (clients, clusters), seed = check_equal(clients, clusters), check.whole("seed", seed, 0)
     if clusters > len(texts.kinds):
         raise ValueError(f"clusters must be at most {len(texts.kinds)} kinds, got {clusters}")
-    check.whole("window", window)
-    check.whole("vocabulary", vocabulary, 2)
+    window, vocabulary = check.whole("window", window), check.whole("vocabulary", vocabulary, 2)
+    points = check.whole("points", points, -(2**62))
     source, parts = generator(POPULATION, seed), []
     for kind in range(clusters):
         rows = (texts.labels == kind).nonzero()[:, 0]

@@ -15,6 +15,7 @@ import math
 from dataclasses import dataclass, field
 from functools import partial
 
+import numpy as np
 import torch
 from torch.nn.functional import affine_grid, grid_sample
 
@@ -48,6 +49,7 @@ def turn(degrees):
     Quarter turns move pixels, and a wide image becomes a high one. Other angles mean pixels
     (bilinear) and keep the shape; what enters at the corners is black.
     """
+    degrees = check.number("degrees", degrees, "(-inf, inf)", "be finite")
 
     def change(x, y):
         if degrees % 90:
@@ -69,8 +71,14 @@ def _tilted(x, angle):
 
 def relabel(names):
     """A change: class c is called ``names[c]``."""
-    names = torch.as_tensor(names)
-    return lambda x, y: (x, names[y])
+    names = check.wholes("names", names)
+
+    def change(x, y):
+        if len(y) and int(y.max()) >= len(names):
+            raise ValueError(f"names must name {int(y.max()) + 1} classes, got {len(names)}")
+        return x, names[y]
+
+    return change
 
 
 def rotate(angles):
@@ -78,8 +86,10 @@ def rotate(angles):
 
     ``angles`` are degrees, one a cluster; or k, for k equal parts of a full turn.
     """
-    if isinstance(angles, int):
-        check.whole("clusters", angles)
+    if hasattr(angles, "__iter__") and getattr(angles, "ndim", 1):
+        angles = check.array("angles", list(check.items("angles", angles)), None).tolist()
+    else:
+        angles = check.whole("clusters", angles)
         angles = [360 / angles * j for j in range(angles)]
     words = f" in {len(angles)} rotations" if len(angles) > 1 else ", upright"
     if len(angles) == 1 and angles[0] % 360:
@@ -95,7 +105,7 @@ def swap_labels(clusters):
     paper says which labels by example ("1" and "7", "3" and "5"); here they are drawn, no label
     twice. ``truth["labels"]`` [k, classes] says what each cluster calls each class.
     """
-    check.whole("clusters", clusters)
+    clusters = check.whole("clusters", clusters)
 
     def twist(table):
         classes = table.images.classes
@@ -117,7 +127,7 @@ def permute_labels(clusters):
 
     ``truth["labels"]`` [k, classes] says what each cluster calls each class; no two rows are equal.
     """
-    check.whole("clusters", clusters)
+    clusters = check.whole("clusters", clusters)
 
     def twist(table):
         classes = table.images.classes
@@ -143,7 +153,7 @@ def cameras(strength):
     uniform in [0, 255 (1 - a)], so that no pixel leaves the range. ``strength`` is in [0, 1]; 0
     changes nothing. ``truth["contrast"]`` and ``truth["brightness"]`` [m] hold a and b.
     """
-    check.number("strength", strength, "[0, 1]")
+    strength = check.number("strength", strength, "[0, 1]")
 
     def twist(table):
         contrast = 1 - strength * torch.rand(table.clients, generator=table.source)
@@ -167,10 +177,13 @@ def add_noise(pixels=0.0, labels=0.0):
     training and test images. ``labels`` is the chance that a training label is replaced by another
     one; test labels stay right. ``truth["noise"]`` [k, 2] holds both.
     """
-    levels = torch.broadcast_tensors(
-        *(torch.tensor(v, dtype=torch.float64).view(-1) for v in (pixels, labels))
-    )
-    levels = torch.stack(levels, 1)
+    both = [
+        torch.from_numpy(check.array(name, np.reshape(v, -1) if np.ndim(v) == 0 else v, None))
+        for name, v in (("pixels", pixels), ("labels", labels))
+    ]
+    if len({len(one) for one in both} - {1}) > 1 or not all(map(len, both)):
+        raise ValueError(f"pixels and labels must be as many, got {pixels} and {labels}")
+    levels = torch.stack(torch.broadcast_tensors(*both), 1)
     if not ((levels >= 0) & (levels <= 1)).all():
         raise ValueError(f"pixels and labels must be in [0, 1], got {pixels} and {labels}")
 

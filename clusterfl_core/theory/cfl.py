@@ -28,10 +28,15 @@ def alignment(noise_i, noise_j):
     cluster's, over the norm of the cluster's. H_ij = -gamma_i gamma_j + sqrt(1 - gamma_i^2)
     sqrt(1 - gamma_j^2), the cosine of arcsin(gamma_i) + arcsin(gamma_j).
     """
-    noise_i, noise_j = np.asarray(noise_i), np.asarray(noise_j)
+    noise_i, noise_j = check.reals("noise", noise_i), check.reals("noise", noise_j)
     for noise in (noise_i, noise_j):
-        if noise.min() < 0 or noise.max() > 1:
-            raise ValueError(f"noise must be in [0, 1], got {noise}")
+        if not noise.size or noise.min() < 0 or noise.max() > 1:
+            raise ValueError(f"noise must be in [0, 1], got {check.shown(noise.tolist())}")
+    try:
+        np.broadcast_shapes(noise_i.shape, noise_j.shape)
+    except ValueError:
+        shapes = f"{noise_i.shape} and {noise_j.shape}"
+        raise ValueError(f"noise_i and noise_j must go together, got shapes {shapes}") from None
     return -noise_i * noise_j + np.sqrt(1 - noise_i**2) * np.sqrt(1 - noise_j**2)
 
 
@@ -51,7 +56,8 @@ def separation_bounds(noise, clusters):
     intra : float
         Lower bound on the smallest cosine within a cluster (eq. 21); 1 if none has two clients.
     """
-    noise, clusters = np.asarray(noise, float), np.asarray(clusters)
+    clusters = check.wholes("clusters", clusters).numpy()
+    noise = check.array("noise", noise, len(clusters))
     k = len(np.unique(clusters))
     if k < 2:
         raise ValueError(f"clusters must name at least 2 clusters, got {k}")
@@ -72,7 +78,7 @@ def guaranteed_noise(clusters):
     arcsin(gamma) and across the split at least pi / (k - 1) - 2 arcsin(gamma), so the gap is
     positive if gamma < sin(pi / (4 (k - 1))).
     """
-    check.whole("clusters", clusters, 2)
+    clusters = check.whole("clusters", clusters, 2)
     return math.sin(math.pi / (4 * (clusters - 1)))
 
 
@@ -94,10 +100,11 @@ def separation_probability(clusters, noise, features=100, each=3, trials=200, se
         positive gap suffices, but is not needed.
     """
     counts = {"clusters": (clusters, 2), "each": (each, 2), "features": (features,)}
-    for name, bounds in (counts | {"trials": (trials,)}).items():
-        check.whole(name, *bounds)
-    check.number("noise", noise, "[0, inf)", "not be negative")
-    source = np.random.default_rng(seed)
+    clusters, each, features, trials = (
+        check.whole(name, *bounds) for name, bounds in (counts | {"trials": (trials,)}).items()
+    )
+    noise = check.number("noise", noise, "[0, inf)", "not be negative")
+    source = np.random.default_rng(check.whole("seed", seed, 0))
     truth = np.repeat(np.arange(clusters), each)
     same = truth[:, None] == truth[None]
     positive = correct = 0

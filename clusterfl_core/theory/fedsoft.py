@@ -23,8 +23,9 @@ def workload(clients, chosen, clusters):
     each of S ``clusters``, which is the paper's example; unequal aggregation weights make the same
     clients be chosen more often. At most S K, what training one cluster after another would take.
     """
-    check.whole("clusters", clusters)
-    check.among("chosen", check.whole("chosen", chosen), clients)
+    clients, clusters = check.whole("clients", clients), check.whole("clusters", clusters)
+    chosen = check.whole("chosen", chosen)
+    check.among("chosen", chosen, clients)
     return clients * (1 - (1 - chosen / clients) ** clusters)
 
 
@@ -35,8 +36,14 @@ def importance_bound(importance, misclassified, smoother):
     ``misclassified`` p_epsilon, a bound on the chance that a point chooses a given wrong center,
     for example :func:`convex_misclassification` for one point; ``smoother`` sigma.
     """
-    check.number("misclassified", misclassified, "[0, 1]")
-    return (1 - misclassified) * np.asarray(importance) + misclassified + smoother
+    misclassified = check.number("misclassified", misclassified, "[0, 1]")
+    smoother, shares = (
+        check.number("smoother", smoother, "[0, 1)"),
+        check.reals("importance", importance),
+    )
+    if not shares.size or shares.min() < 0 or shares.max() > 1:
+        raise ValueError(f"importance must be in [0, 1], got {check.shown(importance)}")
+    return (1 - misclassified) * shares + misclassified + smoother
 
 
 def expected_importance(counts, confusion, smoother):
@@ -55,7 +62,15 @@ def expected_importance(counts, confusion, smoother):
     smoother : float
         sigma, at most 1 / n_k.
     """
-    counts, confusion = np.asarray(counts), np.asarray(confusion, float)
+    counts, smoother = (
+        check.wholes("counts", counts).numpy(),
+        check.number("smoother", smoother, "[0, 1]"),
+    )
+    if not len(counts) or counts.min() < 0 or not counts.any():
+        raise ValueError(f"counts must not be negative and not all zero, got {counts.tolist()}")
+    confusion = check.array("confusion", confusion, len(counts), len(counts))
+    if confusion.min() < 0:
+        raise ValueError(f"confusion must not be negative, got {check.shown(confusion.tolist())}")
     if not np.allclose(confusion.sum(1), 1):
         raise ValueError(f"rows of confusion must sum to one, got {confusion.sum(1).tolist()}")
     if smoother * counts.sum() > 1:
@@ -73,6 +88,8 @@ def subproblem_inexactness(solver, similarity, convexity, smoothness):
     of the sub-problems h_ks, mu_F + lambda and L_F + lambda where the importance is known.
     """
     convexity, smoothness = _positive(convexity, smoothness)
+    solver = check.number("solver", solver, "[0, inf)", "not be negative")
+    similarity = check.number("similarity", similarity, "[0, inf)", "not be negative")
     return math.sqrt((solver**2 + similarity) * smoothness / convexity)
 
 
@@ -89,6 +106,8 @@ def divergence_radius(inexactness, clusters, convexity, smoothness):
     L_F of the cluster risks.
     """
     convexity, smoothness = _positive(convexity, smoothness)
+    clusters = check.whole("clusters", clusters)
+    inexactness = check.number("inexactness", inexactness, "[0, inf)", "not be negative")
     root = math.sqrt(smoothness / convexity)
     return (inexactness * clusters + 1) / 4 * root + 0.5 / root + 1
 
@@ -117,7 +136,14 @@ def soft_centers(theta, mixture, weights, proximal):
     array [S, d]
         C.
     """
-    check.number("proximal", proximal, "[0, inf)", "not be negative")
-    theta, share = np.asarray(theta, float), proximal / (2 + proximal)
-    blend = np.asarray(weights, float) @ np.asarray(mixture, float)
+    proximal = check.number("proximal", proximal, "[0, inf)", "not be negative")
+    theta, share = check.array("theta", theta, None, None), proximal / (2 + proximal)
+    mixture = check.array("mixture", mixture, None, len(theta))
+    weights = check.array("weights", weights, len(theta), len(mixture))
+    for name, rows in (("mixture", mixture), ("weights", weights)):
+        if not rows.size or rows.min() < 0 or not np.allclose(rows.sum(1), 1, atol=1e-6):
+            raise ValueError(
+                f"rows of {name} must be shares that sum to one, got {check.shown(rows)}"
+            )
+    blend = weights @ mixture
     return np.linalg.solve(np.eye(len(theta)) - share * blend, (1 - share) * blend @ theta)

@@ -74,13 +74,13 @@ class LinearProblem:
 
 
 def _check(problem, counts, sizes, deviations):
-    for name in counts:
-        check.whole(name, getattr(problem, name))
-    check.share("smallest", problem.smallest)
-    for name in sizes:
-        check.positive(name, getattr(problem, name))
+    found = {name: check.whole(name, getattr(problem, name)) for name in counts}
+    found["smallest"] = check.share("smallest", problem.smallest)
+    found |= {name: check.positive(name, getattr(problem, name)) for name in sizes}
     for name in deviations:
-        check.number(name, getattr(problem, name), "[0, inf)", "not be negative")
+        value = getattr(problem, name)
+        found[name] = check.number(name, value, "[0, inf)", "not be negative")
+    check.keep(problem, **found)
 
 
 def _check_constants(**constants):
@@ -115,6 +115,7 @@ def closeness(distance, separation):
     extended paper needs alpha > 0 (Assumption 1), the NeurIPS paper distance <= Delta / 4, that is
     alpha >= 1/4.
     """
+    distance = check.number("distance", distance, "[0, inf)", "not be negative")
     return 0.5 - distance / check.positive("separation", separation)
 
 
@@ -125,6 +126,7 @@ def assumptions(problem, distance, largest, *, c):
     positive, and ``c`` the unknown constant in the exponent of the last condition. The NeurIPS
     paper leaves alpha out of the conditions, for there it is at least 1/4.
     """
+    check.kind("problem", problem, LinearProblem)
     _check_constants(largest=largest, c=c)
     m, n, d, p = problem.clients, problem.points, problem.features, problem.smallest
     alpha = max(0.0, closeness(distance, problem.separation))
@@ -159,9 +161,11 @@ def step_bound(problem, distance, *, c2, c3, c4, version="extended"):
     The ``version`` "extended" has alpha in the exponent and needs a distance before the round below
     Delta / 2; "neurips" has it in the constant and needs distance <= Delta / 4, else ValueError.
     """
+    check.kind("problem", problem, LinearProblem)
     _check_version(version)
     _check_constants(c2=c2, c3=c3, c4=c4)
-    alpha = closeness(distance, problem.separation)
+    distance = check.number("distance", distance, "(-inf, inf)", "be a finite number")
+    alpha = 0.5 - distance / problem.separation
     if distance < 0 or alpha <= 0 or (version == "neurips" and alpha < 0.25):
         span = "[0, Delta / 2)" if version == "extended" else "[0, Delta / 4]"
         raise ValueError(
@@ -180,6 +184,7 @@ def convergence(problem, *, c6, c7, c8, version="extended"):
     T = log(Delta / (4 epsilon)), the extended one 2 more. The error is halved in a round, so this
     logarithm is to the base 2. ``version`` is "extended" or "neurips".
     """
+    check.kind("problem", problem, LinearProblem)
     _check_version(version)
     _check_constants(c6=c6, c7=c7, c8=c8)
     error = c6 * problem.floor + c7 * math.exp(-c8 * problem.signal**2 * problem.points)
@@ -189,8 +194,7 @@ def convergence(problem, *, c6, c7, c8, version="extended"):
 
 
 def _check_version(version):
-    if version not in VERSIONS:
-        raise ValueError(f"version must be 'extended' or 'neurips', got {version!r}")
+    check.one_of("version", version, *VERSIONS)
 
 
 def exact_step(problem, step_size, share):
@@ -209,8 +213,8 @@ def exact_step(problem, step_size, share):
     Returns the factor before ‖theta - theta*‖^2 and the floor that is added. ``problem`` is a
     LinearProblem, ``step_size`` gamma, positive, and ``share`` the cluster's of the clients, p_j.
     """
-    check.positive("step_size", step_size)
-    check.share("share", share)
+    check.kind("problem", problem, LinearProblem)
+    step_size, share = check.positive("step_size", step_size), check.share("share", share)
     samples = share * problem.clients * problem.points
     s, d = 2 * step_size * share, problem.features
     return 1 - 2 * s + s**2 * (samples + d + 1) / samples, s**2 * problem.noise**2 * d / samples
@@ -236,9 +240,10 @@ def misclassification(right, wrong, truth, noise, points):
     which the client computes both losses. ValueError if the two models have the same loss on every
     point.
     """
-    a = np.asarray(truth, float) - np.asarray(right, float)
-    b = np.asarray(truth, float) - np.asarray(wrong, float)
-    check.whole("points", np.min(points))
+    truth = check.array("truth", truth, None)
+    a = truth - check.array("right", right, len(truth))
+    b = truth - check.array("wrong", wrong, len(truth))
+    noise, points = check.number("noise", noise, "[0, inf)", "not be negative"), _points(points)
     scale = np.linalg.norm(a - b) * math.sqrt((a + b) @ (a + b) + 4 * noise**2)
     if not scale > 0:
         raise ValueError("right and wrong must differ in loss, got two that never do")
@@ -259,9 +264,11 @@ def threshold_split(right, wrong, noise, points):
     ``noise`` is sigma, ``points`` (int or array) n'. The sum of the two chances is a bound whatever
     the directions of the two errors.
     """
+    right = check.number("right", right, "(-inf, inf)", "be finite")
+    wrong = check.number("wrong", wrong, "(-inf, inf)", "be finite")
+    noise, points = check.number("noise", noise, "[0, inf)", "not be negative"), _points(points)
     if not 0 <= right < wrong:
         raise ValueError(f"right must be in [0, wrong), got right = {right}, wrong = {wrong}")
-    check.whole("points", np.min(points))
     low, high = right**2 + noise**2, wrong**2 + noise**2
     threshold = np.asarray(points) * (low + high) / 2
     above = chdtrc(points, threshold / low) if low > 0 else 0.0  # a perfect model, no noise
@@ -277,7 +284,8 @@ def misclassification_bound(problem, closeness, c1=1.0, c2=0.5):
     do; ``c1`` and ``c2`` are others, to compare. Right and wrong model of the LinearProblem lie
     within (1/2 - alpha) Delta of their truths, alpha in (0, 1/2].
     """
-    _check_closeness(closeness)
+    check.kind("problem", problem, LinearProblem)
+    closeness = _check_closeness(closeness)
     _check_constants(c1=c1, c2=c2)
     return c1 * math.exp(-c2 * problem.points * (closeness * problem.signal) ** 2)
 
@@ -293,7 +301,12 @@ def distance_to_truth(estimates, truth):
         With the nearest truth of each estimate, as the authors' code has it. Never larger: two
         estimates may then claim one truth, which hides that a cluster was lost.
     """
-    table = cdist(np.atleast_2d(estimates), np.atleast_2d(truth))
+    truth = check.array("truth", np.atleast_2d(check.reals("truth", truth)), None, None)
+    estimates = np.atleast_2d(check.reals("estimates", estimates))
+    check.array("estimates", estimates, None, truth.shape[1])
+    if not truth.size:
+        raise ValueError(f"truth must have a row a cluster, got shape {list(truth.shape)}")
+    table = cdist(estimates, truth)
     if table.shape[0] != table.shape[1]:
         raise ValueError(
             f"estimates must be as many as truth, got {table.shape[0]} and {table.shape[1]}"
@@ -304,6 +317,9 @@ def distance_to_truth(estimates, truth):
 
 def succeeded(distance, noise):
     """IFCA's test of success in figure 3: dist <= 0.6 sigma, or 0.001 where there is no noise."""
+    noise = check.number("noise", noise, "[0, inf)", "not be negative")
+    if np.isnan(check.reals("distance", distance, finite=False)).any():
+        raise ValueError("distance must be a number, got nan")
     return distance <= (0.6 * noise if noise > 0 else 0.001)
 
 
@@ -332,13 +348,15 @@ def basin(starts, truth, noise, *, clients, points, rounds, seeds, fresh=True):
     array [2, starts]
         The share of the seeds that end with model j at truth j, and with the names swapped.
     """
-    starts, truth = np.asarray(starts, float), np.asarray(truth, float)
+    starts = check.array("starts", starts, None, None, None)
+    truth = check.array("truth", truth, None, None)
     counts = {"clients": clients, "points": points, "rounds": rounds, "seeds": seeds}
-    for name, value in counts.items():
-        check.whole(name, value)
+    clients, points, rounds, seeds = (check.whole(name, value) for name, value in counts.items())
+    noise = check.number("noise", noise, "[0, inf)", "not be negative")
+    fresh = check.flag("fresh", fresh)
     if starts.shape[1:] != truth.shape or len(truth) != 2:
         given = f"{starts.shape} and {truth.shape}"
-        raise ValueError(f"basin asks for two models a start and two truths, got {given}")
+        raise ValueError(f"starts and truth must be two models a start and two truths, got {given}")
     data = truth[np.arange(clients) * 2 // clients], noise, points
     near = np.linalg.norm(truth[0] - truth[1]) / 4
     passed = np.zeros((2, len(starts)))
@@ -392,11 +410,13 @@ class ConvexProblem:
     gradient_deviation: float
 
     def __post_init__(self):
-        sizes, deviations = ("separation", "convexity"), ("loss_deviation", "gradient_deviation")
+        sizes = ("separation", "convexity", "smoothness")
+        deviations = ("loss_deviation", "gradient_deviation")
         _check(self, ("clients", "points", "clusters"), sizes, deviations)
         if self.smoothness < self.convexity:
             raise ValueError(
-                f"smoothness must be at least convexity = {self.convexity}, got {self.smoothness}"
+                f"smoothness must be at least convexity = {self.convexity:g}, "
+                f"got {self.smoothness:g}"
             )
 
     @property
@@ -427,7 +447,8 @@ def convex_misclassification(problem, closeness):
 
     It may exceed 1. ``problem`` is a ConvexProblem, ``closeness`` in (0, 1/2].
     """
-    _check_closeness(closeness)
+    check.kind("problem", problem, ConvexProblem)
+    closeness = _check_closeness(closeness)
     gap = closeness * problem.convexity * problem.separation**2
     return 8 * problem.loss_deviation**2 / (gap**2 * problem.points)
 
@@ -441,9 +462,11 @@ def convex_step_bound(problem, distance, failure, *, c0, c1, c2):
     cluster; ``failure`` is delta, in (0, 1]. ValueError unless the distance before the round lies
     below sqrt(lambda / L) Delta / 2.
     """
+    check.kind("problem", problem, ConvexProblem)
     _check_constants(c0=c0, c1=c1, c2=c2)
-    check.share("failure", failure)
-    alpha = closeness(distance, problem.reach)
+    failure = check.share("failure", failure)
+    distance = check.number("distance", distance, "(-inf, inf)", "be finite")
+    alpha = 0.5 - distance / problem.reach
     if distance < 0 or alpha <= 0:
         raise ValueError(
             f"distance must be in [0, sqrt(lambda / L) Delta / 2) = [0, {problem.reach / 2}), "
@@ -462,8 +485,11 @@ def convex_convergence(problem, failure, *, c0, c1, c2):
     c_2). The statement hides the third part in O~(1 / (n' sqrt(m))). T = (8 L / (p lambda)) log(2
     Delta / epsilon), rounded up, and n = 2 n' T.
     """
+    check.kind("problem", problem, ConvexProblem)
     _check_constants(c0=c0, c1=c1, c2=c2)
-    check.share("failure", failure)
+    failure = check.share("failure", failure)
+    if problem.clients * problem.points < 2:
+        raise ValueError("problem must have two points at least, all clients together, got 1")
     rate = 8 * problem.rate  # p lambda / L
     each = rate * failure / (problem.clusters * math.log(problem.clients * problem.points))
     error = 16 / rate * sum(_convex_floor(problem, 0.25, each, (c0, c1, c2)))
@@ -487,5 +513,12 @@ def _convex_floor(problem, alpha, failure, constants):
 
 
 def _check_closeness(value):
-    if not 0 < value <= 0.5:
-        raise ValueError(f"closeness must be in (0, 1/2], got {value}")
+    return check.number("closeness", value, "(0, 0.5]", "be in (0, 1/2]")
+
+
+def _points(given):
+    """n', one whole number or an array of them."""
+    found = check.reals("points", given)
+    if not found.size or (found != found.round()).any() or found.min() < 1:
+        raise ValueError(f"points must be whole numbers, at least 1, got {check.shown(given)}")
+    return found

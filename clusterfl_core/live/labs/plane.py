@@ -73,7 +73,8 @@ def plane(
         f"IFCA in the plane: {len(truth) * clients} clients in {groups} choose among "
         f"{len(models)} models."
     )
-    settings = {"description": description, "task": task, "small": bool(small)}
+    settings = {"description": description, "task": check.text("task", task)}
+    settings["small"] = check.flag("small", small)
     return Laboratory("plane", settings, sentence, _still(world, models))
 
 
@@ -82,7 +83,8 @@ def _rows(name, rows, most):
     try:
         found = [list(row) for row in rows]
     except TypeError:
-        raise ValueError(f"{name} must be rows of two numbers, got {rows!r}") from None
+        words = check.shown(rows)
+        raise ValueError(f"{name} must be rows of two numbers, got {words}") from None
     if not 1 <= len(found) <= most or any(len(row) != 2 for row in found):
         raise ValueError(f"{name} must be 1 to {most} rows of two numbers, got {found}")
     return [[check.number(name, v, f"[-{_EDGE}, {_EDGE}]") for v in row] for row in found]
