@@ -22,7 +22,8 @@ from clusterfl_core.populations import regression
 CHAPTER = house.ROOT / "book" / "12_no_start_no_k.ipynb"
 EXPERIMENT = house.ROOT / "book" / "experiments" / "12_no_start.ipynb"
 SHARED = ["sr-fca-parts", "sr-fca-graph", "sr-fca-mean", "sr-fca-refine", "sr-fca-class", "unite"]
-LATER = ["losses-distance", "losses-class", "stocfl-class"]
+LATER = ["losses-distance", "losses-class", "stocfl-class", "trim-class", "trim-worlds"]
+KINDS = "hard", "nested", "soft", "liars", "tiny", "skewed"
 ALONE, LOCAL = cf.LocalSGD(60, 0.1), cf.LocalSGD(3, 0.05)
 
 
@@ -35,6 +36,7 @@ def built():
     """What the chapter's cells define."""
     names = {"cf": cf, "np": np, "torch": torch, "State": State, "Replies": Replies}
     names |= {"dataclass": dataclass, "replace": replace, "normalize": normalize}
+    names |= {"C": cf.comparison, "KINDS": KINDS, "seed": 0}
     names["__name__"] = __name__
     text = sources(CHAPTER)
     for one in SHARED:
@@ -220,6 +222,65 @@ def test_who_was_left_out_by_losses_joins_the_only_cluster():
     assert last.state.assignments.tolist() == [0] * 12
 
 
+# ---------------------------------------------------------------- some are wrong
+
+
+def test_wrong_clients_are_the_first_of_each_group():
+    people, odd = OURS["with_wrong"]("hard", "opposite", 2)
+    assert odd.nonzero()[:, 0].tolist() == [0, 1, 6, 7, 12, 13, 18, 19]
+    plain = cf.comparison.build("hard", 0)
+    assert torch.equal(people.train.x, plain.train.x)
+    assert torch.equal(people.train.y, plain.train.y)
+    assert not OURS["with_wrong"]("soft", "", 0)[1].any()
+    assert OURS["with_wrong"]("skewed", "opposite", 4)[1].nonzero()[:, 0].tolist() == [0, 1, 2, 3]
+
+
+def test_wrong_labels_are_all_wrong_and_the_images_are_as_before():
+    people, odd = OURS["with_wrong"]("hard", "labels", 1)
+    plain = cf.comparison.build("hard", 0)
+    assert odd.sum() == 4
+    for i in range(24):
+        (x, y), (same, true) = people.train.points(i), plain.train.points(i)
+        torch.testing.assert_close(x, same)
+        assert bool((y != true).all() if odd[i] else (y == true).all())
+
+
+def wronged(how, **more):
+    more = {"alone": ALONE, "local": LOCAL, "odd": (0, 6), "near": 0.4, "how": how} | more
+    return OURS["Wronged"](Normal(4).double(), **more)
+
+
+def test_who_sends_the_opposite_is_honest_in_one_shot_and_goes_ten_times_back_later():
+    federation = regression(THETA[:2], 12, 30, 0.2)
+    plain, algorithm = sr_fca(near=0.4), wronged("opposite")
+    state = plain.init(federation, 0)
+    for t in range(2):
+        jobs = plain.plan(state)
+        good = plain.client_step(jobs, federation.train)
+        sent = algorithm.client_step(jobs, federation.train).bank.flatten()
+        way = good.bank.flatten() - jobs.start.flatten()
+        factor = torch.ones(12, 1, dtype=way.dtype)
+        factor[[0, 6]] = -10.0 if t else 1.0
+        torch.testing.assert_close(sent, jobs.start.flatten() + factor * way)
+        state = plain.absorb(state, iter([good]))
+
+
+def test_who_is_misplaced_stands_in_the_next_group_after_refine():
+    federation = regression(THETA[:2], 12, 30, 0.2)
+    good = [one.state.assignments for one in cf.rounds(sr_fca(near=0.4), federation, 8)]
+    seen = [one.state.assignments for one in cf.rounds(wronged("misplaced"), federation, 8)]
+    assert all(torch.equal(a, b) for a, b in zip(good[:5], seen[:5], strict=True))
+    for a, b in zip(good[5:], seen[5:], strict=True):
+        assert (a != b).nonzero()[:, 0].tolist() == [0, 6]
+
+
+def test_without_wrong_clients_it_is_sr_fca():
+    federation = regression(THETA[:2], 12, 30, 0.2)
+    *_, one = cf.rounds(wronged("", odd=(), beta=0.2), federation, 8)
+    *_, other = cf.rounds(sr_fca(near=0.4, beta=0.2), federation, 8)
+    assert torch.equal(one.state.bank.flatten(), other.state.bank.flatten())
+
+
 # ---------------------------------------------------------------- StoCFL
 
 
@@ -401,3 +462,84 @@ def test_what_chapter_12_says_of_those_that_are_told_and_not_told():
         assert not beaten("tiny", "FedAvg", one)
     groups = [one["values"]["StoCFL"] for one in cf.results.stored("12_no_start", later="skewed")]
     assert {one["groups"] for one in groups} == {23, 24}
+
+
+# ---------------------------------------------------------------- what the chapter says of them
+
+
+def runs_of(kind):
+    both = (cf.results.stored("12_no_start", **{key: kind}) for key in ("population", "later"))
+    return [one["values"] | more["values"] for one, more in zip(*both, strict=True)]
+
+
+def whole(kind, method):
+    return sum(run[method]["right"] == 1 for run in runs_of(kind))
+
+
+def test_short_restarts_find_as_many_groups_as_five_whole_runs():
+    three = {
+        name: sum(whole(kind, name) for kind in ("hard", "nested", "liars"))
+        for name in ("IFCA", "IFCA, five short", "IFCA, five purses", "IFCA, by vectors")
+    }
+    assert three["IFCA, five short"] == three["IFCA, five purses"] > three["IFCA"] + 5
+    assert abs(three["IFCA, by vectors"] - three["IFCA"]) <= 3
+    assert not any(whole("tiny", name) for name in [*three, "CLoVE", "CLoVE, ten starts"])
+
+
+def test_where_fine_tuning_gains_and_where_the_cut_is_blind():
+    def average(kind, method):
+        return np.mean([100 * np.mean(run[method]["clients"]) for run in runs_of(kind)])
+
+    gains = {kind: average(kind, "FineTuned") - average(kind, "FedAvg") for kind in KINDS}
+    assert min(gains["nested"], gains["liars"]) > 8 > 0 > max(gains["hard"], gains["tiny"])
+    assert (whole("nested", "OneShot?"), whole("nested", "OneShot")) == (0, 10)
+
+
+def test_sr_fca_by_losses_alone_is_best_on_nested_of_those_that_are_told_nothing():
+    runs = runs_of("nested")
+    rows = {
+        name: np.array([100 * np.mean(run[name]["clients"]) for run in runs])
+        for name in ("FineTuned", "OneShot?", "SR-FCA", "SR-FCA, by losses", "StoCFL")
+    }
+    best = rows.pop("SR-FCA, by losses")
+    for row in rows.values():
+        middle, half = cf.results.interval(best - row)
+        assert middle > half
+
+
+def test_another_excess_would_have_changed_few_answers():
+    runs = [
+        one["values"]
+        for one in cf.results.stored("12_cut")
+        if not one["settings"].get("world", "").startswith(("chose", "writers, nothing"))
+    ]
+    sorts = [
+        ("whole" if run["sort"] == "exact" else "cut") if run["true"] == 1 else run["sort"]
+        for run in runs
+    ]
+    wrong = sorts.count("torn") + sorts.count("cut")
+    several = len(runs) - sorts.count("whole") - sorts.count("cut")
+    assert several / 2 > sorts.count("together") > 2 * wrong
+
+    def right(run, least):
+        made = run["excess"] >= least and run["as_much"] <= 4
+        return run["cut_is"] == "exact" if made else run["true"] == 1
+
+    counts = [sum(right(run, least) for run in runs) for least in (0.03, 0.05, 0.07, 0.1)]
+    assert max(counts) - min(counts) < 10
+
+
+# ---------------------------------------------------------------- trimming
+
+
+def trims(world, beta):
+    runs = [one["values"][beta]["clients"] for one in cf.results.stored("12_no_start", trim=world)]
+    return 100 * np.array([[np.mean(one), min(one)] for one in runs])
+
+
+def test_every_world_was_trimmed_on_ten_seeds():
+    runs = [one for one in cf.results.stored("12_no_start") if "trim" in one["settings"]]
+    assert {one["settings"]["trim"] for one in runs} == set(OURS["TRIMS"])
+    assert len(runs) == 10 * len(OURS["TRIMS"])
+    assert {one["seed"] for one in runs} == set(range(10))
+    assert {tuple(one["values"]) for one in runs} == {("0.0", "0.2", "0.4")}
