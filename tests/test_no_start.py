@@ -22,7 +22,7 @@ from clusterfl_core.populations import regression
 CHAPTER = house.ROOT / "book" / "12_no_start_no_k.ipynb"
 EXPERIMENT = house.ROOT / "book" / "experiments" / "12_no_start.ipynb"
 SHARED = ["sr-fca-parts", "sr-fca-graph", "sr-fca-mean", "sr-fca-refine", "sr-fca-class", "unite"]
-LATER = ["losses-distance", "losses-class", "stocfl-class", "trim-class", "trim-worlds"]
+LATER = ["losses-distance", "losses-class", "stocfl-class"]
 KINDS = "hard", "nested", "soft", "liars", "tiny", "skewed"
 ALONE, LOCAL = cf.LocalSGD(60, 0.1), cf.LocalSGD(3, 0.05)
 
@@ -36,7 +36,6 @@ def built():
     """What the chapter's cells define."""
     names = {"cf": cf, "np": np, "torch": torch, "State": State, "Replies": Replies}
     names |= {"dataclass": dataclass, "replace": replace, "normalize": normalize}
-    names |= {"C": cf.comparison, "KINDS": KINDS, "seed": 0}
     names["__name__"] = __name__
     text = sources(CHAPTER)
     for one in SHARED:
@@ -220,65 +219,6 @@ def test_who_was_left_out_by_losses_joins_the_only_cluster():
     first, *_, last = cf.rounds(by_losses(near=1 / 66), federation, 8)
     assert sorted(first.state.assignments.unique().tolist()) == [-1, 0]
     assert last.state.assignments.tolist() == [0] * 12
-
-
-# ---------------------------------------------------------------- some are wrong
-
-
-def test_wrong_clients_are_the_first_of_each_group():
-    people, odd = OURS["with_wrong"]("hard", "opposite", 2)
-    assert odd.nonzero()[:, 0].tolist() == [0, 1, 6, 7, 12, 13, 18, 19]
-    plain = cf.comparison.build("hard", 0)
-    assert torch.equal(people.train.x, plain.train.x)
-    assert torch.equal(people.train.y, plain.train.y)
-    assert not OURS["with_wrong"]("soft", "", 0)[1].any()
-    assert OURS["with_wrong"]("skewed", "opposite", 4)[1].nonzero()[:, 0].tolist() == [0, 1, 2, 3]
-
-
-def test_wrong_labels_are_all_wrong_and_the_images_are_as_before():
-    people, odd = OURS["with_wrong"]("hard", "labels", 1)
-    plain = cf.comparison.build("hard", 0)
-    assert odd.sum() == 4
-    for i in range(24):
-        (x, y), (same, true) = people.train.points(i), plain.train.points(i)
-        torch.testing.assert_close(x, same)
-        assert bool((y != true).all() if odd[i] else (y == true).all())
-
-
-def wronged(how, **more):
-    more = {"alone": ALONE, "local": LOCAL, "odd": (0, 6), "near": 0.4, "how": how} | more
-    return OURS["Wronged"](Normal(4).double(), **more)
-
-
-def test_who_sends_the_opposite_is_honest_in_one_shot_and_goes_ten_times_back_later():
-    federation = regression(THETA[:2], 12, 30, 0.2)
-    plain, algorithm = sr_fca(near=0.4), wronged("opposite")
-    state = plain.init(federation, 0)
-    for t in range(2):
-        jobs = plain.plan(state)
-        good = plain.client_step(jobs, federation.train)
-        sent = algorithm.client_step(jobs, federation.train).bank.flatten()
-        way = good.bank.flatten() - jobs.start.flatten()
-        factor = torch.ones(12, 1, dtype=way.dtype)
-        factor[[0, 6]] = -10.0 if t else 1.0
-        torch.testing.assert_close(sent, jobs.start.flatten() + factor * way)
-        state = plain.absorb(state, iter([good]))
-
-
-def test_who_is_misplaced_stands_in_the_next_group_after_refine():
-    federation = regression(THETA[:2], 12, 30, 0.2)
-    good = [one.state.assignments for one in cf.rounds(sr_fca(near=0.4), federation, 8)]
-    seen = [one.state.assignments for one in cf.rounds(wronged("misplaced"), federation, 8)]
-    assert all(torch.equal(a, b) for a, b in zip(good[:5], seen[:5], strict=True))
-    for a, b in zip(good[5:], seen[5:], strict=True):
-        assert (a != b).nonzero()[:, 0].tolist() == [0, 6]
-
-
-def test_without_wrong_clients_it_is_sr_fca():
-    federation = regression(THETA[:2], 12, 30, 0.2)
-    *_, one = cf.rounds(wronged("", odd=(), beta=0.2), federation, 8)
-    *_, other = cf.rounds(sr_fca(near=0.4, beta=0.2), federation, 8)
-    assert torch.equal(one.state.bank.flatten(), other.state.bank.flatten())
 
 
 # ---------------------------------------------------------------- StoCFL
@@ -527,19 +467,3 @@ def test_another_excess_would_have_changed_few_answers():
 
     counts = [sum(right(run, least) for run in runs) for least in (0.03, 0.05, 0.07, 0.1)]
     assert max(counts) - min(counts) < 10
-
-
-# ---------------------------------------------------------------- trimming
-
-
-def trims(world, beta):
-    runs = [one["values"][beta]["clients"] for one in cf.results.stored("12_no_start", trim=world)]
-    return 100 * np.array([[np.mean(one), min(one)] for one in runs])
-
-
-def test_every_world_was_trimmed_on_ten_seeds():
-    runs = [one for one in cf.results.stored("12_no_start") if "trim" in one["settings"]]
-    assert {one["settings"]["trim"] for one in runs} == set(OURS["TRIMS"])
-    assert len(runs) == 10 * len(OURS["TRIMS"])
-    assert {one["seed"] for one in runs} == set(range(10))
-    assert {tuple(one["values"]) for one in runs} == {("0.0", "0.2", "0.4")}
