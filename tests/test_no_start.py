@@ -23,6 +23,7 @@ CHAPTER = house.ROOT / "book" / "12_no_start_no_k.ipynb"
 EXPERIMENT = house.ROOT / "book" / "experiments" / "12_no_start.ipynb"
 SHARED = ["sr-fca-parts", "sr-fca-graph", "sr-fca-mean", "sr-fca-refine", "sr-fca-class", "unite"]
 LATER = ["losses-distance", "losses-class", "stocfl-class"]
+KINDS = "hard", "nested", "soft", "liars", "tiny", "skewed"
 ALONE, LOCAL = cf.LocalSGD(60, 0.1), cf.LocalSGD(3, 0.05)
 
 
@@ -401,3 +402,68 @@ def test_what_chapter_12_says_of_those_that_are_told_and_not_told():
         assert not beaten("tiny", "FedAvg", one)
     groups = [one["values"]["StoCFL"] for one in cf.results.stored("12_no_start", later="skewed")]
     assert {one["groups"] for one in groups} == {23, 24}
+
+
+# ---------------------------------------------------------------- what the chapter says of them
+
+
+def runs_of(kind):
+    both = (cf.results.stored("12_no_start", **{key: kind}) for key in ("population", "later"))
+    return [one["values"] | more["values"] for one, more in zip(*both, strict=True)]
+
+
+def whole(kind, method):
+    return sum(run[method]["right"] == 1 for run in runs_of(kind))
+
+
+def test_short_restarts_find_as_many_groups_as_five_whole_runs():
+    three = {
+        name: sum(whole(kind, name) for kind in ("hard", "nested", "liars"))
+        for name in ("IFCA", "IFCA, five short", "IFCA, five purses", "IFCA, by vectors")
+    }
+    assert three["IFCA, five short"] == three["IFCA, five purses"] > three["IFCA"] + 5
+    assert abs(three["IFCA, by vectors"] - three["IFCA"]) <= 3
+    assert not any(whole("tiny", name) for name in [*three, "CLoVE", "CLoVE, ten starts"])
+
+
+def test_where_fine_tuning_gains_and_where_the_cut_is_blind():
+    def average(kind, method):
+        return np.mean([100 * np.mean(run[method]["clients"]) for run in runs_of(kind)])
+
+    gains = {kind: average(kind, "FineTuned") - average(kind, "FedAvg") for kind in KINDS}
+    assert min(gains["nested"], gains["liars"]) > 8 > 0 > max(gains["hard"], gains["tiny"])
+    assert (whole("nested", "OneShot?"), whole("nested", "OneShot")) == (0, 10)
+
+
+def test_sr_fca_by_losses_alone_is_best_on_nested_of_those_that_are_told_nothing():
+    runs = runs_of("nested")
+    rows = {
+        name: np.array([100 * np.mean(run[name]["clients"]) for run in runs])
+        for name in ("FineTuned", "OneShot?", "SR-FCA", "SR-FCA, by losses", "StoCFL")
+    }
+    best = rows.pop("SR-FCA, by losses")
+    for row in rows.values():
+        middle, half = cf.results.interval(best - row)
+        assert middle > half
+
+
+def test_another_excess_would_have_changed_few_answers():
+    runs = [
+        one["values"]
+        for one in cf.results.stored("12_cut")
+        if not one["settings"].get("world", "").startswith(("chose", "writers, nothing"))
+    ]
+    sorts = [
+        ("whole" if run["sort"] == "exact" else "cut") if run["true"] == 1 else run["sort"]
+        for run in runs
+    ]
+    wrong = sorts.count("torn") + sorts.count("cut")
+    several = len(runs) - sorts.count("whole") - sorts.count("cut")
+    assert several / 2 > sorts.count("together") > 2 * wrong
+
+    def right(run, least):
+        made = run["excess"] >= least and run["as_much"] <= 4
+        return run["cut_is"] == "exact" if made else run["true"] == 1
+
+    counts = [sum(right(run, least) for run in runs) for least in (0.03, 0.05, 0.07, 0.1)]
+    assert max(counts) - min(counts) < 10
