@@ -1,0 +1,34 @@
+"""What chapter 6 says of its stored runs, where no record holds it: how they were made."""
+
+import json
+
+import house
+import pytest
+
+BOOK = house.ROOT / "book"
+
+SAID = [  # an experiment, what the chapter says of it, and its code
+    ("06_cifar", "30 rounds of two passes", "passes=2"),
+    ("06_cifar", "400 test photographs in both positions", "held_out=400"),
+    ("06_hands", "of 420 people the 80 who lean most", '"mnist_writers", 420, seed=seed'),
+    ("06_hands", "the 80 who lean least", "ranks[: m // 2], ranks[-m // 2 :]"),
+    ("06_hands", "40 rounds of ten steps", "ten = cf.LocalSGD(10, 0.1)"),
+    ("06_hands", "the better of two starts", "range(2 * seed, 2 * seed + 2)"),
+    ("06_hands", "alone: 200 steps", "cf.LocalSGD(200, 0.1)"),
+    ("06_hands", "10, 20 or 40 steps more", "for steps in (10, 20, 40)"),
+    ("06_table1", "Thirty rounds are {30 * ten.steps} local steps", "cf.LocalSGD(10, 0.1)"),
+    ("06_table2", "first layer shared", 'shared=("hidden",)'),
+    ("06_table2", "groups dealt in turn", "torch.arange(m) % max(k, 1)"),
+]
+
+
+def source(path):
+    """All that stands in the cells of a notebook, its lines joined as they are read."""
+    cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+    return " ".join(" ".join("".join(cell["source"]) for cell in cells).split())
+
+
+@pytest.mark.parametrize(("experiment", "words", "code"), SAID)
+def test_the_chapter_says_how_its_stored_runs_were_made(experiment, words, code):
+    assert words in source(BOOK / "06_ifca_experiments.ipynb")
+    assert code in source(BOOK / "experiments" / f"{experiment}.ipynb")
