@@ -92,6 +92,7 @@ FLAT = {
     "deep": Deep(),
     "doubled": Doubled(12, 6, 3),
     "regression": models.LinearRegression(12),
+    "softmax": models.SoftmaxRegression(12, 3),
     "half squares": HalfSquares(12),
 }
 IMAGES = {
@@ -321,6 +322,7 @@ def test_a_client_computes_the_same_bits_alone_and_among_others(monkeypatch, nam
     linear = cf.populations.mixture_regression("linear", clients=7)
     for federation, model in (
         (digits, models.MLP(64, 5, 10)),
+        (digits, models.SoftmaxRegression(64, 10)),
         (linear, models.LinearRegression(10)),
     ):
         algorithm = ALGORITHMS[name](model, SOLVERS[solver])

@@ -465,6 +465,12 @@ def models():
     three = {"inputs": whole(), "hidden": whole(), "classes": whole()}
     found |= {
         "models.MLP": case(cf.models.MLP, {"inputs": 4, "hidden": 3, "classes": 2}, **three),
+        "models.SoftmaxRegression": case(
+            cf.models.SoftmaxRegression,
+            {"inputs": 4, "classes": 2},
+            inputs=whole(),
+            classes=whole(),
+        ),
         "models.LinearRegression": case(
             cf.models.LinearRegression, {"features": 3}, features=whole()
         ),

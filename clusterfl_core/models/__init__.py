@@ -16,7 +16,7 @@ torch.Size([5, 10])
 # Layers by name: a saved run may hold the classes that this module names, and no others.
 from torch.nn import Conv2d, Embedding, Linear  # noqa: F401
 
-from clusterfl_core.models.dense import MLP, LinearRegression
+from clusterfl_core.models.dense import MLP, LinearRegression, SoftmaxRegression
 from clusterfl_core.models.door import check
 from clusterfl_core.models.forms import (
     FirstLinear,
@@ -40,5 +40,14 @@ from clusterfl_core.models.words import LSTMLayer, NextWordLSTM
 
 __all__ = ["MLP", "CFLConvNet", "FedSoftCifar", "FedSoftLetters", "FirstLinear", "Form"]
 __all__ += ["IFCACifar", "IFCAFemnist", "LSTMLayer", "LinearRegression", "NextWordLSTM"]
-__all__ += ["XavierConv2d", "XavierLinear", "check", "cross_entropy", "form", "point_loss", "pull"]
+__all__ += [
+    "SoftmaxRegression",
+    "XavierConv2d",
+    "XavierLinear",
+    "check",
+    "cross_entropy",
+    "form",
+    "point_loss",
+    "pull",
+]
 __all__ += ["squared_error"]

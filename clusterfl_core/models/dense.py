@@ -7,7 +7,7 @@ from clusterfl_core.check import whole
 from clusterfl_core.models.forms import FirstLinear, Form, squared_error
 from clusterfl_core.models.products import affine, inner, product
 
-__all__ = ["MLP", "LinearRegression"]
+__all__ = ["MLP", "LinearRegression", "SoftmaxRegression"]
 
 
 class _MLPForm(FirstLinear):
@@ -20,12 +20,35 @@ class _MLPForm(FirstLinear):
     def after_slopes(self, tensors, hidden, y, factors, loss):
         """Softmax minus label, back through the linear layer and ReLU."""
         weight, active = tensors["output.weight"], hidden.relu()
-        # Classes before points: the softmax is then vectorised over points, many times faster.
-        guess = product(weight, active.mT).add_(tensors["output.bias"][..., None]).softmax(1)
-        guess.scatter_add_(1, y[:, None], guess.new_full((), -1).expand(len(y), 1, y.shape[1]))
-        guess.mul_(factors.to(guess)[:, None])
+        logits = product(weight, active.mT).add_(tensors["output.bias"][..., None])
+        guess = _misses(logits, y, factors)
         slope = torch.ops.aten.threshold_backward(product(guess.mT, weight), hidden, 0)
         return slope, {"output.weight": product(guess, active), "output.bias": guess.sum(2)}
+
+
+class _SoftmaxForm(Form):
+    """A linear layer and cross-entropy."""
+
+    def outputs(self, tensors, x):
+        """Logits."""
+        return affine(x.flatten(2), tensors["output.weight"], tensors["output.bias"])
+
+    def gradients(self, tensors, x, y, factors, loss):
+        """Softmax minus label, each times its factor, times the inputs."""
+        x = x.flatten(2)
+        guess = product(tensors["output.weight"], x.mT).add_(tensors["output.bias"][..., None])
+        guess = _misses(guess, y, factors)
+        return {"output.weight": product(guess, x), "output.bias": guess.sum(2)}
+
+
+def _misses(logits, y, factors):
+    """Softmax minus label of each point times its factor, [b, classes, n]; logits are used up.
+
+    Classes before points: the softmax is then vectorised over points, many times faster.
+    """
+    guess = logits.softmax(1)
+    guess.scatter_add_(1, y[:, None], guess.new_full((), -1).expand(len(y), 1, y.shape[1]))
+    return guess.mul_(factors.to(guess)[:, None])
 
 
 class _LinearForm(Form):
@@ -66,6 +89,28 @@ class MLP(nn.Module):
     def forward(self, x):
         """Logits [n, classes] of images [n, ...]."""
         return self.output(torch.relu(self.hidden(x.flatten(1))))
+
+
+class SoftmaxRegression(nn.Module):
+    """Softmax regression: logits that are linear in the pixels.
+
+    Parameters
+    ----------
+    inputs : int
+        Number of pixels; images are flattened.
+    classes : int
+        Number of classes.
+    """
+
+    clusterfl_form = _SoftmaxForm()
+
+    def __init__(self, inputs, classes):
+        super().__init__()
+        self.output = nn.Linear(whole("inputs", inputs), whole("classes", classes))
+
+    def forward(self, x):
+        """Logits [n, classes] of images [n, ...]."""
+        return self.output(x.flatten(1))
 
 
 class LinearRegression(nn.Module):
