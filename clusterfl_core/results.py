@@ -18,6 +18,7 @@ Examples
 {'accuracy': [0.25, 0.5]}
 """
 
+import contextlib
 import datetime
 import hashlib
 import json
@@ -110,6 +111,7 @@ class Store:
         for path in places:
             if seed in (runs := _runs(path, head)):
                 print(f"{said}: already stored", flush=True)
+                _tidy(places[0].parent / ".unfinished", f"{name}-seed{seed}")
                 return runs[seed]["values"]
 
         path = places[0]
@@ -130,8 +132,7 @@ class Store:
             whole = unfinished / f"{name}-seed{seed}.json"  # what a kill leaves stays in there
             write_whole(whole, lambda file: file.write(_text(head, runs).encode()))
             whole.replace(path)
-        for rest in unfinished.glob(f"{name}-seed{seed}.*"):
-            rest.unlink(missing_ok=True)
+        _tidy(unfinished, f"{name}-seed{seed}")
         print(f"{said}: stored after {seconds:.1f} s", flush=True)
         return runs[seed]["values"]
 
@@ -198,11 +199,20 @@ def _make(path):
     """Make the folder of unfinished work, before anything is computed, or say what to do."""
     try:
         path.mkdir(parents=True, exist_ok=True)
-        write_whole(path / "try", lambda file: None)
+        (path / "try").touch()
     except OSError as error:
         advice = "set CLUSTERFL_RESULTS to a folder for new records"
         raise OSError(f"{path.parent} cannot be written ({error.strerror}): {advice}") from error
     (path / "try").unlink(missing_ok=True)
+
+
+def _tidy(unfinished, name):
+    """Remove what is left of a run that is stored; a kill may have come before."""
+    rests = list(unfinished.glob(f"{name}.*"))
+    if rests:
+        with contextlib.suppress(OSError), FileLock(unfinished / "lock"):
+            for rest in rests:
+                rest.unlink(missing_ok=True)
 
 
 # ---------------------------------------------------------------- what pages show of them

@@ -2040,34 +2040,34 @@ def test_some_wrong_arguments_end_in_one_sentence():
 # ---------------------------------------------------------------- the judge
 
 
-def _doubled(number):
-    return 2 * number
+def _doubled(size):
+    return 2 * size
 
 
-def _refusing(number):
-    raise ValueError(f"number must be small, got {number}")
+def _refusing(size):
+    raise ValueError(f"size must be small, got {size}")
 
 
 @pytest.mark.parametrize(
     ("call", "said"),
     [
         (_doubled, "silent"),
-        (lambda number: {}[number], "from inside"),
-        (lambda number: check.whole("number", number).no, "from inside"),
+        (lambda size: {}[size], "from inside"),
+        (lambda size: check.whole("size", size).no, "from inside"),
         (_refusing, "from inside"),  # a raise, but none of the library's
-        (lambda number: check.whole("clients", "a"), "names no number"),
-        (lambda number: check.whole("number", "a"), "refused"),
+        (lambda size: check.whole("clients", "a"), "names no size"),
+        (lambda size: check.whole("size", "a"), "refused"),
     ],
 )
 def test_the_judge_sees_what_is_no_refusal(call, said):
-    found = fuzz.judge(case(call, {"number": 1}, number=whole()), {"number": 3})
+    found = fuzz.judge(case(call, {"size": 1}, size=whole()), {"size": 3})
     assert found.startswith(said)
 
 
 def test_the_judge_sees_another_result():
-    one = case(_doubled, {"number": 1}, number=whole())
-    assert fuzz.judge_same(one, "number", 1.0, 2) == "right"
-    assert fuzz.judge_same(one, "number", 1.5, 2) == "another result"
+    one = case(_doubled, {"size": 1}, size=whole())
+    assert fuzz.judge_same(one, "size", 1.0, 2) == "right"
+    assert fuzz.judge_same(one, "size", 1.5, 2) == "another result"
 
 
 @pytest.mark.parametrize(
