@@ -208,7 +208,8 @@ def _seen(view, x, y):
         return x, y
     x, y = twists.turn(view.get("turn", 0))(x, y)
     x = x.flip(-1) if view.get("mirror") else x
-    return x, torch.tensor(view["labels"])[y] if "labels" in view else y
+    names = view.get("labels")
+    return x, torch.tensor(names)[y] if names else y
 
 
 @cache
