@@ -72,3 +72,77 @@ def test_nobody_had_more_tries(searches):
         assert len(one["tried"]) <= 14, key
         assert len(one["second"]) == 3, key
         assert np.argmax(one["first"]) in map(int, one["second"]), key
+
+
+# ---------------------------------------------------------------- what the summary says
+
+DIGITS = list(cf.composing.RECIPES)
+CLEAR = ("hard", "nested", "liars", "many")
+NONE = ("soft", "skewed", "tiny")
+
+
+@pytest.fixture(scope="module")
+def ends(runs):
+    """Mean accuracy over the clients, in percent, a number a seed."""
+    return {
+        (kind, m): np.array(
+            [100 * np.mean(runs[kind, m, 16][s]["clients"] or [0]) for s in range(10)]
+        )
+        for kind in DIGITS
+        for m in ROWS
+    }
+
+
+@pytest.fixture(scope="module")
+def best(ends):
+    return {k: max(ROWS, key=lambda m: ends[k, m].mean()) for k in DIGITS}
+
+
+def failures(ends, kind, m):
+    plain = np.max([ends[kind, one] for one in ("FedAvg", "LocalOnly", "FineTuned")], 0)
+    return int((ends[kind, m] < plain - 1).sum())
+
+
+@pytest.mark.parametrize(
+    ("m", "kinds", "least", "most"),
+    [
+        ("FedAvg", (*CLEAR, "both"), 7, 20),
+        ("FineTuned", CLEAR, 5, 8),
+        ("LocalOnly", DIGITS, 2, 38),
+        ("IFCA", ("nested", "both", "many"), 5, 11),
+    ],
+)
+def test_how_far_a_method_is_behind_the_best(ends, best, m, kinds, least, most):
+    behind = [round((ends[k, best[k]] - ends[k, m]).mean()) for k in kinds]
+    assert (min(behind), max(behind)) == (least, most)
+
+
+def test_cfl_is_first_where_groups_contradict_and_fails_where_there_are_none(ends, best, runs):
+    assert {k for k in DIGITS if best[k] == "CFL"} == {"nested", "both", "many"}
+    assert sum(failures(ends, k, "CFL") for k in NONE) == 29
+    for kind in ("nested", "both", "many"):
+        assert {round(run["models"]) for run in runs[kind, "CFL", 16].values()} == {80}
+
+
+def test_fine_tuning_failed_on_two_of_eighty_seeds(ends):
+    assert sum(failures(ends, k, "FineTuned") for k in DIGITS) == 2
+
+
+def test_the_cure_gains_four_points_where_there_are_groups(ends):
+    for kind in (*CLEAR, "tiny"):
+        assert (ends[kind, "FedSoft+"] - ends[kind, "FedSoft"]).mean() > 4
+    assert (ends["skewed", "FedSoft+"] - ends["skewed", "FedSoft"]).mean() < -4
+
+
+def test_one_shot_on_the_kinds_of_the_first_check(ends):
+    for kind, points in (("hard", 9), ("many", 12)):
+        assert round((ends[kind, "OneShot"] - ends[kind, "FedAvg"]).mean()) == points
+
+
+@pytest.mark.parametrize(
+    ("kind", "m"), [("skewed", "FedSoft"), ("many", "CLoVE"), ("soft", "FedAvg")]
+)
+def test_what_the_summary_calls_level(ends, best, kind, m):
+    gap = ends[kind, best[kind]] - ends[kind, m]
+    half = cf.results.interval(gap)[1] if gap.any() else 0
+    assert gap.mean() - half <= 0.5
