@@ -1,0 +1,220 @@
+"""What a practitioner can see without the truth, and which methods that speaks for.
+
+Who has clients knows neither their kind nor a number of groups. But one model for all can be
+trained for some rounds, every client can train alone, and both can be judged on points that the
+clients hold back. :func:`diagnose` does this, and looks at the models that come of it. Chapter 13's
+decision table starts from what it measures.
+
+Examples
+--------
+>>> import clusterfl_core as cf
+>>> deal, twist = cf.populations.equal(40), cf.populations.rotate(2)
+>>> found = diagnose(cf.populations.make("digits", 12, deal=deal, twist=twist))
+>>> found.clients, found.points, found.classes, found.groups
+(12, 40.0, 10.0, 2)
+>>> found.gap > 0, found.models, found.passes
+(True, 43.0, 450.0)
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from clusterfl_core import evaluation, grouping, models, simulation
+from clusterfl_core.algorithms.fine_tuned import FineTuned
+from clusterfl_core.algorithms.local_only import LocalOnly
+from clusterfl_core.check import share, whole
+from clusterfl_core.clients import Clients, Federation
+from clusterfl_core.randomness import generator
+from clusterfl_core.similarity import cosine_similarity
+from clusterfl_core.solvers import LocalSGD, LocalSolver
+
+__all__ = ["Diagnosis", "diagnose", "held_back", "stands_out"]
+
+OWN = 5  # rounds in which each client goes on alone from the one model
+HERE = {"device": "cpu", "keep": False}
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """What :func:`diagnose` saw.
+
+    Parameters
+    ----------
+    clients : int
+        m.
+    points, classes : float
+        Points and different labels of the client in the middle (median), before any are held back.
+    of_classes : int
+        Classes of the federation.
+    answers : float
+        Share of the clients that answered in a round of federated averaging, mean over the rounds.
+    alone, shared, tuned : float
+        Accuracy on the points held back, in [0, 1], mean over the clients: of training alone, of
+        one model for all, and of that model after a few rounds of each client's own.
+    gap, gain : tuple of float
+        ``shared`` less ``alone``, and ``tuned`` less ``shared``: the mean over the clients, and its
+        standard error.
+    groups : int
+        Groups that :func:`clusterfl_core.grouping.groups` finds among the models trained alone.
+    excess : float
+        By how much their best cut exceeds clouds without groups (:func:`stands_out`).
+    blocks : float
+        The same of the directions of the first updates: are there blocks among their cosines?
+    cosine : float
+        Mean cosine similarity of two clients' first updates, in [-1, 1].
+    lengths : float
+        The longest first update over the median one, at least 1.
+    models, passes : float
+        The price of it all: models moved, and passes over its data, a client.
+    """
+
+    clients: int
+    points: float
+    classes: float
+    of_classes: int
+    answers: float
+    alone: float
+    shared: float
+    tuned: float
+    gap: tuple
+    gain: tuple
+    groups: int
+    excess: float
+    blocks: float
+    cosine: float
+    lengths: float
+    models: float
+    passes: float
+
+
+def diagnose(federation, model=None, *, local=None, rounds=20, participation=1.0, seed=0):
+    """Measure what can be seen without the truth: a :class:`Diagnosis`.
+
+    Every client holds back a fourth of its points (:func:`held_back`). On the rest all train alone,
+    from one start, and one model is trained by federated averaging for as many rounds, which then
+    each client trains alone for five more. Test clients and true clusters are not looked at.
+
+    Parameters
+    ----------
+    federation : Federation
+        At least four clients, each with two points at least; y are labels.
+    model : torch.nn.Module, optional
+        The network. Default: one hidden layer of 16 units, as in chapter 13's comparison.
+    local : LocalSGD or LocalAdam, optional
+        What a client does in a round. Default: 10 full-batch steps of 0.4.
+    rounds : int
+        Rounds of federated averaging, and of training alone.
+    participation : float
+        Share of the clients that answer in a round of federated averaging, in (0, 1].
+    seed : int
+        Of the first model, of who answers, and of the clouds.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is out of bounds, before anything is trained.
+    clusterfl_core.simulation.Diverged
+        If a model did not stay finite: the step size is too large.
+    """
+    rounds, participation = whole("rounds", rounds), share("participation", participation)
+    seed, local = whole("seed", seed, 0), LocalSGD(10, 0.4) if local is None else local
+    if not isinstance(local, LocalSolver):
+        raise TypeError(f"local must be LocalSGD or LocalAdam, got {type(local).__name__}")
+    people = held_back(federation)
+    everyone = torch.arange(len(people))
+    if not people.classes:
+        raise ValueError("y must be labels, for accuracies are compared; got responses")
+    if len(people) < 4:
+        raise ValueError(f"federation needs 4 clients at least, got {len(people)}")
+    if model is None:
+        model = models.MLP(people.train.x[0, 0].numel(), 16, people.classes)
+    averaging = FineTuned(model, local, participation, after=rounds, tune=local)
+    lone = list(simulation.rounds(LocalOnly(model, local), people, rounds, seed=seed, **HERE))
+    both = list(simulation.rounds(averaging, people, rounds + OWN, seed=seed, **HERE))
+
+    def judged(one):
+        return evaluation.personal_quality(one.state, people, everyone, people.test)
+
+    alone, shared, tuned = map(judged, (lone[-1], both[rounds - 1], both[-1]))
+    start, own = lone[0].before.bank, federation.train
+    first, last = ((one.state.bank.flatten() - start.flatten()) for one in (lone[0], lone[-1]))
+    length = first.double().norm(dim=1).numpy()
+    pairs = cosine_similarity(first)[~torch.eye(len(people), dtype=torch.bool)]
+    asked = [len(one.jobs.clients) / len(people) for one in both]
+    bytes_moved = sum(one.bytes_down + one.bytes_up for one in both)
+    return Diagnosis(
+        clients=len(people),
+        points=float(np.median(own.counts)),
+        classes=float(np.median([len(own.points(i)[1].unique()) for i in everyone.tolist()])),
+        of_classes=people.classes,
+        answers=float(np.mean([len(one.replies.clients) for one in both[:rounds]])) / len(people),
+        alone=float(alone.mean()),
+        shared=float(shared.mean()),
+        tuned=float(tuned.mean()),
+        gap=_mean(shared - alone),
+        gain=_mean(tuned - shared),
+        groups=int(grouping.groups(last, seed).max()) + 1,
+        excess=stands_out(last, seed),
+        blocks=stands_out(first / np.maximum(length, 1e-30)[:, None], seed),
+        cosine=float(pairs.mean()),
+        lengths=float(length.max() / max(np.median(length), 1e-30)),
+        # of those trained alone each client sends two models: its first and its last
+        models=bytes_moved / start.bytes_of_one() / len(people) + 2,
+        passes=local.passes * (sum(asked) + rounds),
+    )
+
+
+def held_back(federation):
+    """The same clients with each fourth point of their own held back, and nothing else known.
+
+    Of a client's points 0, 1, 2, ... those numbered 3, 7, 11, ... are held back, of fewer than four
+    points the last one. No dice are thrown: whoever holds the points, under whatever name, the same
+    ones are held back.
+
+    Parameters
+    ----------
+    federation : Federation
+        Clients with two points at least.
+
+    Returns
+    -------
+    Federation
+        The points held back are its test part, the rest its training part. TypeError or ValueError
+        if that cannot be.
+    """
+    if not isinstance(federation, Federation):
+        raise TypeError(f"federation must be a Federation, got {type(federation).__name__}")
+    own = federation.train
+    if int(own.counts.min()) < 2:
+        poor = int(own.counts.argmin())
+        raise ValueError(f"each client needs two points, one to hold back; client {poor} has one")
+    parts = [], []
+    for i, n in enumerate(own.counts.tolist()):
+        back = torch.arange(n) % 4 == 3
+        back[-1] |= n < 4
+        for part, rows in zip(parts, (~back, back), strict=True):
+            part.append((own.x[i, :n][rows], own.y[i, :n][rows]))
+    near, far = (Clients.from_lists(*zip(*part, strict=True)) for part in parts)
+    return Federation(near, far, classes=federation.classes, name=federation.name)
+
+
+def stands_out(rows, seed):
+    """By how much the silhouette of the best cut of rows [m, p] exceeds clouds without groups.
+
+    As :func:`clusterfl_core.grouping.groups` measures it, which asks for 0.07: of the cuts of
+    Ward's tree into 2, 3, ..., m // 2 groups the one that exceeds most the mean of 99 clouds that
+    spread alike. A float, 0 where all rows are equal or fewer than four.
+    """
+    rows = np.asarray(rows, dtype=float)
+    if len(rows) < 4 or (rows == rows[0]).all():
+        return 0.0
+    source = generator("clouds without groups", seed, 0, len(rows))
+    scores, clouds = grouping.against_clouds(rows, source)
+    return float((scores - clouds.mean(0)).max())
+
+
+def _mean(values):
+    """The mean over the clients, and its standard error."""
+    return float(values.mean()), float(values.std() / len(values) ** 0.5)

@@ -1,0 +1,287 @@
+"""What can be seen without the truth: each observable against plain loops, and who may look."""
+
+from dataclasses import asdict, replace
+
+import numpy as np
+import pytest
+import torch
+from scipy.cluster.hierarchy import fcluster, linkage
+from scipy.spatial.distance import pdist, squareform
+from sklearn.metrics import silhouette_score
+
+import clusterfl_core as cf
+from clusterfl_core import diagnosis, grouping
+from clusterfl_core.randomness import generator
+
+STEP = cf.LocalSGD(3, 0.3)
+ROUNDS = 4
+
+
+def people(sizes=(9, 12, 3, 8, 10, 16), seed=0, turned=3):
+    """Points in the plane in three classes; the last clients give the classes other names."""
+    draw = torch.Generator().manual_seed(seed)
+    xs, ys = [], []
+    for i, n in enumerate(sizes):
+        y = torch.randint(3, (n,), generator=draw)
+        corner = torch.tensor([[2.0, 0], [-1, 2], [-1, -2]])[y]
+        xs.append(corner + torch.randn(n, 2, generator=draw))
+        ys.append((y + (i >= turned)) % 3)
+    train = cf.Clients.from_lists(xs, ys)
+    return cf.Federation(train, train, classes=3)
+
+
+def seen(federation, model=None, **more):
+    model = model or cf.models.MLP(2, 4, 3)
+    return cf.diagnose(federation, model, **{"local": STEP, "rounds": ROUNDS} | more)
+
+
+# ---------------------------------------------------------------- plain loops
+
+
+def stepped(theta, x, y, times):
+    """So many rounds of full-batch descent, with autograd, on one client."""
+    for _ in range(times * STEP.steps):
+        theta = [t.clone().requires_grad_() for t in theta]
+        loss = torch.nn.functional.cross_entropy(answers(theta, x), y)
+        slopes = torch.autograd.grad(loss, theta)
+        theta = [(t - STEP.step_size * g).detach() for t, g in zip(theta, slopes, strict=True)]
+    return theta
+
+
+def answers(theta, x):
+    first, first_bias, second, second_bias = theta
+    return (x @ first.T + first_bias).relu() @ second.T + second_bias
+
+
+def right(theta, x, y):
+    return float((answers(theta, x).argmax(1) == y).double().mean())
+
+
+def excess(rows):
+    """Best cut above clouds, with SciPy's tree and scikit-learn's silhouettes."""
+
+    def scores(points):
+        tree, apart = linkage(points, "ward"), squareform(pdist(points))
+        sizes = range(2, len(points) // 2 + 1)
+        cuts = [fcluster(tree, k, "maxclust") for k in sizes]
+        return np.array([silhouette_score(apart, cut, metric="precomputed") for cut in cuts])
+
+    source = generator("clouds without groups", 0, 0, len(rows))
+    clouds = [scores(one) for one in grouping.spread_alike(rows, source, 99)]
+    return (scores(rows) - np.mean(clouds, 0)).max()
+
+
+def test_each_observable_is_that_of_plain_loops():
+    federation = people()
+    found, model = seen(federation), cf.models.MLP(2, 4, 3)
+    start = [t[0] for t in cf.banks.Bank.fresh(model, 1, 0).tensors.values()]
+    points = [federation.train.points(i) for i in range(6)]
+    near, far = [], []
+    for x, y in points:
+        back = [j for j in range(len(y)) if j % 4 == 3] or [len(y) - 1]
+        rest = [j for j in range(len(y)) if j not in back]
+        near.append((x[rest], y[rest]))
+        far.append((x[back], y[back]))
+    first = [stepped(start, *one, 1) for one in near]
+    last = [stepped(start, *one, ROUNDS) for one in near]
+    weights = torch.tensor([float(len(y)) for _, y in near])
+    one = start
+    for _ in range(ROUNDS):
+        sent = [stepped(one, *own, 1) for own in near]
+        stacked = [torch.stack(same) for same in zip(*sent, strict=True)]
+        one = [torch.tensordot(weights / weights.sum(), t, 1) for t in stacked]
+    tuned = [stepped(one, *own, 5) for own in near]
+
+    alone = np.array([right(t, *own) for t, own in zip(last, far, strict=True)])
+    shared = np.array([right(one, *own) for own in far])
+    own = np.array([right(t, *own) for t, own in zip(tuned, far, strict=True)])
+    assert (found.alone, found.shared, found.tuned) == pytest.approx(
+        (alone.mean(), shared.mean(), own.mean()), abs=1e-12
+    )
+    for pair, values in ((found.gap, shared - alone), (found.gain, own - shared)):
+        error = np.sqrt(((values - values.mean()) ** 2).sum() / 5 / 6)
+        assert pair == pytest.approx((values.mean(), error), abs=1e-12)
+    assert len({found.alone, found.shared, found.tuned}) == 3  # else nothing was told apart
+
+    def flat(theta):
+        return torch.cat([(t - s).flatten() for t, s in zip(theta, start, strict=True)]).double()
+
+    updates = torch.stack([flat(t) for t in first])
+    lengths = updates.norm(dim=1)
+    pairs = [
+        float(updates[i] @ updates[j] / lengths[i] / lengths[j])
+        for i in range(6)
+        for j in range(6)
+        if i != j
+    ]
+    assert found.cosine == pytest.approx(np.mean(pairs), abs=1e-5)
+    assert found.lengths == pytest.approx(float(lengths.max()) / np.median(lengths), rel=1e-5)
+    assert found.blocks == pytest.approx(excess((updates / lengths[:, None]).numpy()), abs=1e-5)
+    lone = torch.stack([flat(t) for t in last]).numpy()
+    assert found.excess == pytest.approx(excess(lone), abs=1e-5)
+    assert found.groups == len(grouping.groups(lone, 0).unique())
+    assert (found.clients, found.points, found.of_classes) == (6, 9.5, 3)
+    assert found.classes == np.median([len(set(y.tolist())) for _, y in points])
+
+
+def test_two_kinds_of_clients_are_two_groups_and_one_kind_is_one():
+    draw = cf.populations.make
+    some = {"clients": 12, "deal": cf.populations.equal(40)}
+    turned = draw("digits", twist=cf.populations.rotate(2), **some)
+    plain = draw("digits", **some)
+    assert [cf.diagnose(one).groups for one in (turned, plain)] == [2, 1]
+    assert cf.diagnose(turned).excess > 0.07 > cf.diagnose(plain).excess
+
+
+# ---------------------------------------------------------------- the price
+
+
+@pytest.mark.parametrize("part", [1.0, 0.5])
+def test_the_price_is_what_travels_and_what_is_gone_through(part):
+    found = seen(people(), participation=part)
+    assert found.answers == part
+    # down and up in each round; once down to be tuned; the first and the last of training alone
+    assert found.models == pytest.approx(2 * ROUNDS * part + 1 + 2)
+    assert found.passes == pytest.approx(STEP.steps * (ROUNDS * part + 5 + ROUNDS))
+
+
+# ---------------------------------------------------------------- who may look, and at what
+
+
+def close(one, other):
+    for name, value in asdict(one).items():
+        assert value == pytest.approx(getattr(other, name), abs=2e-5), name
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_names_of_clients_do_not_matter(seed):
+    federation = people(seed=seed)
+    order = torch.randperm(6, generator=torch.Generator().manual_seed(seed))
+    moved = replace(federation.train.take(order), ids=torch.arange(6))
+    close(seen(federation), seen(cf.Federation(moved, moved, classes=3)))
+
+
+def test_neither_test_clients_nor_the_truth_are_looked_at():
+    federation = people()
+    other = people(sizes=(5, 5), seed=7).train
+    truth = {"clusters": torch.tensor([0, 0, 0, 1, 1, 1]), "test_clusters": torch.tensor([1, 0])}
+    told = cf.Federation(federation.train, other, classes=3, truth={"shares": None}, **truth)
+    assert seen(told) == seen(federation)
+
+
+def test_no_global_generator_is_touched():
+    federation = people()
+    torch.manual_seed(5)
+    np.random.seed(5)
+    torch_before, numpy_before = torch.get_rng_state(), np.random.get_state()[1].copy()
+    one, other = seen(federation), seen(federation)
+    assert one == other
+    assert torch.equal(torch.get_rng_state(), torch_before)
+    assert (np.random.get_state()[1] == numpy_before).all()
+
+
+@pytest.mark.parametrize("kind", [torch.float32, torch.int32, torch.uint8])
+def test_whole_labels_of_any_type_are_the_same_labels(kind):
+    federation = people()
+    train = replace(federation.train, y=federation.train.y.to(kind))
+    assert seen(cf.Federation(train, train, classes=3)) == seen(federation)
+
+
+def test_bytes_stay_bytes_until_they_are_used():
+    federation = cf.populations.rotated("digits", 4, 2)
+    kept = diagnosis.held_back(federation)
+    assert kept.train.x.dtype == kept.test.x.dtype == torch.uint8
+
+
+@pytest.mark.parametrize("n", [2, 3, 4, 7, 8, 9])
+def test_what_is_held_back_and_the_rest_are_all_there_is(n):
+    federation = people(sizes=(n, 12))
+    kept = diagnosis.held_back(federation)
+    for i, size in enumerate((n, 12)):
+        x = federation.train.points(i)[0]
+        near, far = kept.train.points(i)[0], kept.test.points(i)[0]
+        back = [j for j in range(size) if j % 4 == 3] or [size - 1]
+        assert torch.equal(far, x[back])
+        assert torch.equal(near, x[[j for j in range(size) if j not in back]])
+    assert kept.clusters is None
+    assert not kept.truth
+
+
+# ---------------------------------------------------------------- bad input
+
+
+def broken(**changes):
+    return {"federation": people()} | changes
+
+
+CASES = {
+    "no federation": (
+        lambda: broken(federation=people().train),
+        TypeError,
+        "federation must be a Federation, got Clients",
+    ),
+    "responses": (
+        lambda: broken(federation=cf.populations.regression(torch.eye(2), 6, 20, 0.1)),
+        ValueError,
+        "y must be labels, for accuracies are compared; got responses",
+    ),
+    "one point": (
+        lambda: broken(federation=people(sizes=(4, 1, 4, 4))),
+        ValueError,
+        "each client needs two points, one to hold back; client 1 has one",
+    ),
+    "few clients": (
+        lambda: broken(federation=people(sizes=(4, 4, 4))),
+        ValueError,
+        "federation needs 4 clients at least, got 3",
+    ),
+    "no rounds": (lambda: broken(rounds=0), ValueError, "rounds must be at least 1, got 0"),
+    "half a round": (
+        lambda: broken(rounds=1.5),
+        ValueError,
+        "rounds must be a whole number, got 1.5",
+    ),
+    "nobody": (
+        lambda: broken(participation=0),
+        ValueError,
+        r"participation must be in \(0, 1\], got 0",
+    ),
+    "a number as solver": (
+        lambda: broken(local=10),
+        TypeError,
+        "local must be LocalSGD or LocalAdam, got int",
+    ),
+    "a seed in words": (
+        lambda: broken(seed="x"),
+        ValueError,
+        "seed must be a number, got 'x'",
+    ),
+    "a class as model": (
+        lambda: broken(model=cf.models.MLP),
+        TypeError,
+        "model must be a torch.nn.Module, got type",
+    ),
+    "too few outputs": (
+        lambda: broken(model=cf.models.MLP(2, 4, 2)),
+        ValueError,
+        r"the model answers a point with the shape \(2,\), 3 classes need",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_bad_input_is_one_sentence_before_any_work(case, monkeypatch):
+    def worked(*given):
+        raise AssertionError("work was done")
+
+    make, kind, words = CASES[case]
+    given = make()
+    monkeypatch.setattr(cf.simulation, "play", worked)
+    with pytest.raises(kind, match=words) as caught:
+        cf.diagnose(**given)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_model_that_runs_away_is_named_by_its_step():
+    with pytest.raises(cf.simulation.Diverged, match="step size"):
+        seen(people(), local=cf.LocalSGD(50, 1e20))
