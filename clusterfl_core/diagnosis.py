@@ -13,7 +13,7 @@ Examples
 >>> found.clients, found.points, found.classes, found.groups
 (12, 40.0, 10.0, 2)
 >>> found.gap > 0, found.models, found.passes
-(True, 43.0, 450.0)
+(True, 44.0, 450.0)
 """
 
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ from clusterfl_core.randomness import generator
 from clusterfl_core.similarity import cosine_similarity
 from clusterfl_core.solvers import LocalSGD, LocalSolver
 
-__all__ = ["Diagnosis", "diagnose", "held_back", "stands_out"]
+__all__ = ["Diagnosis", "best_cut", "diagnose", "held_back"]
 
 OWN = 5  # rounds in which each client goes on alone from the one model
 HERE = {"device": "cpu", "keep": False}
@@ -59,13 +59,15 @@ class Diagnosis:
     groups : int
         Groups that :func:`clusterfl_core.grouping.groups` finds among the models trained alone.
     excess : float
-        By how much their best cut exceeds clouds without groups (:func:`stands_out`).
-    blocks : float
-        The same of the directions of the first updates: are there blocks among their cosines?
-    cosine : float
-        Mean cosine similarity of two clients' first updates, in [-1, 1].
+        By how much the silhouette of their best cut exceeds clouds without groups
+        (:func:`best_cut`), whether or not that is enough to be called groups.
+    within, across : float
+        Mean cosine of the first updates of two clients on one side of this cut, and on two.
     lengths : float
         The longest first update over the median one, at least 1.
+    rest : float
+        After federated averaging: the length of the mean update over the longest, in [0, 1]. Where
+        clients disagree their updates stay long and cancel.
     models, passes : float
         The price of it all: models moved, and passes over its data, a client.
     """
@@ -82,9 +84,10 @@ class Diagnosis:
     gain: tuple
     groups: int
     excess: float
-    blocks: float
-    cosine: float
+    within: float
+    across: float
     lengths: float
+    rest: float
     models: float
     passes: float
 
@@ -137,13 +140,17 @@ def diagnose(federation, model=None, *, local=None, rounds=20, participation=1.0
     def judged(one):
         return evaluation.personal_quality(one.state, people, everyone, people.test)
 
+    def updates(one, start):
+        return (one.state.bank.flatten() - start.flatten()).double()
+
     alone, shared, tuned = map(judged, (lone[-1], both[rounds - 1], both[-1]))
     start, own = lone[0].before.bank, federation.train
-    first, last = ((one.state.bank.flatten() - start.flatten()) for one in (lone[0], lone[-1]))
-    length = first.double().norm(dim=1).numpy()
-    pairs = cosine_similarity(first)[~torch.eye(len(people), dtype=torch.bool)]
-    asked = [len(one.jobs.clients) / len(people) for one in both]
-    bytes_moved = sum(one.bytes_down + one.bytes_up for one in both)
+    first, last = updates(lone[0], start), updates(lone[-1], start)
+    resting, length = updates(both[rounds], both[rounds].before.bank), first.norm(dim=1)
+    excess, cut = best_cut(last, seed)
+    alpha, same = cosine_similarity(first), cut[:, None] == cut
+    moved = sum(one.bytes_down + one.bytes_up for one in both) / start.bytes_of_one()
+    asked = sum(len(one.jobs.clients) for one in both)
     return Diagnosis(
         clients=len(people),
         points=float(np.median(own.counts)),
@@ -156,13 +163,14 @@ def diagnose(federation, model=None, *, local=None, rounds=20, participation=1.0
         gap=_mean(shared - alone),
         gain=_mean(tuned - shared),
         groups=int(grouping.groups(last, seed).max()) + 1,
-        excess=stands_out(last, seed),
-        blocks=stands_out(first / np.maximum(length, 1e-30)[:, None], seed),
-        cosine=float(pairs.mean()),
+        excess=excess,
+        within=float(alpha[same & ~torch.eye(len(people), dtype=torch.bool)].mean()),
+        across=float(alpha[~same].mean()) if not same.all() else float("nan"),
         lengths=float(length.max() / max(np.median(length), 1e-30)),
-        # of those trained alone each client sends two models: its first and its last
-        models=bytes_moved / start.bytes_of_one() / len(people) + 2,
-        passes=local.passes * (sum(asked) + rounds),
+        rest=float(resting.mean(0).norm() / max(resting.norm(dim=1).max(), 1e-30)),
+        # and three that are not sent otherwise: the first, the last, and the one at rest
+        models=moved / len(people) + 3,
+        passes=local.passes * (asked / len(people) + rounds),
     )
 
 
@@ -200,19 +208,27 @@ def held_back(federation):
     return Federation(near, far, classes=federation.classes, name=federation.name)
 
 
-def stands_out(rows, seed):
-    """By how much the silhouette of the best cut of rows [m, p] exceeds clouds without groups.
+def best_cut(rows, seed):
+    """The cut of rows [m, p] that stands out most, and by how much.
 
-    As :func:`clusterfl_core.grouping.groups` measures it, which asks for 0.07: of the cuts of
-    Ward's tree into 2, 3, ..., m // 2 groups the one that exceeds most the mean of 99 clouds that
-    spread alike. A float, 0 where all rows are equal or fewer than four.
+    As :func:`clusterfl_core.grouping.groups` looks for it, which asks for 0.07: of the cuts of
+    Ward's tree into 2, 3, ..., m // 2 groups the one whose silhouette exceeds most the mean of 99
+    clouds that spread alike.
+
+    Returns
+    -------
+    excess : float
+        0 where all rows are equal.
+    cut : LongTensor [m]
+        The group of each row; one only where all rows are equal.
     """
     rows = np.asarray(rows, dtype=float)
-    if len(rows) < 4 or (rows == rows[0]).all():
-        return 0.0
+    if (rows == rows[0]).all():
+        return 0.0, torch.zeros(len(rows), dtype=torch.int64)
     source = generator("clouds without groups", seed, 0, len(rows))
     scores, clouds = grouping.against_clouds(rows, source)
-    return float((scores - clouds.mean(0)).max())
+    excess = scores - clouds.mean(0)
+    return float(excess.max()), torch.from_numpy(grouping.cuts(rows)[0][excess.argmax()])
 
 
 def _mean(values):
