@@ -16,6 +16,7 @@ True
 """
 
 from dataclasses import dataclass, fields, replace
+from functools import cache
 
 import numpy as np
 import torch
@@ -29,8 +30,8 @@ from clusterfl_core.populations import twists
 from clusterfl_core.randomness import participants
 
 __all__ = [
-    "METHODS", "RECIPES", "LeanFedSoft", "Recipe", "answering", "compose", "deal", "held_back",
-    "judge", "make",
+    "METHODS", "PEOPLE", "RECIPES", "LeanFedSoft", "Recipe", "answering", "build", "compose",
+    "deal", "held_back", "judge", "make", "persons",
 ]  # fmt: skip
 
 METHODS = (
@@ -39,6 +40,8 @@ METHODS = (
 )  # fmt: skip
 SEARCHED = 960  # digits that a search may see; of the other 837 a final round draws its test
 HELD_OUT = 360
+PEOPLE = ("writers", "slant")
+SEATS = 24  # clients that are persons
 STABLE = 3  # rounds without a change after which IFCA and CLoVE send a client one model
 
 
@@ -201,9 +204,87 @@ def deal(recipe, seed, held_out="test"):
 
 
 def _seen(view, x, y):
+    if not len(y):  # a client without any image of this view
+        return x, y
     x, y = twists.turn(view.get("turn", 0))(x, y)
     x = x.flip(-1) if view.get("mirror") else x
-    return x, torch.tensor(view["labels"])[y] if "labels" in view else y
+    names = view.get("labels")
+    return x, torch.tensor(names)[y] if names else y
+
+
+@cache
+def _writers():
+    """Rows of MNIST's training images a writer, in one random order: the final 360, and the others.
+
+    Each writer has 60 images or more, and comes with how much the writing leans.
+    """
+    images = data.load("mnist_writers")
+    writer = images.facts["writer"][0]
+    names, counts = writer.unique(return_counts=True)
+    names = names[counts >= 60]
+    names = names[torch.from_numpy(np.random.default_rng(13).permutation(len(names)))]
+    rows = [(writer == name).nonzero()[:, 0] for name in names]
+    hands = [(own, _lean(images.x_train[own])) for own in rows]
+    return hands[:360], hands[360:]
+
+
+def _lean(x):
+    """How far strokes move to the right for a step down: the median over images, by moments."""
+    x = x.double() / 255
+    grid = torch.arange(x.shape[-1], dtype=torch.float64)
+    mass = x.sum((1, 2))[:, None]
+    across = grid - x.sum(1) @ grid[:, None] / mass
+    down = grid - x.sum(2) @ grid[:, None] / mass
+    both = (x * down[:, :, None] * across[:, None]).sum((1, 2))
+    return float((both / (x.sum(2) * down**2).sum(1)).median())
+
+
+def persons(kind, seed, held_out="test"):
+    """Writers of MNIST as clients: 24 persons, 40 training images each, judged on their others.
+
+    Parameters
+    ----------
+    kind : {"writers", "slant"}
+        As they come; or 12 of the third that leans least, and 12 of the third that leans most.
+    seed : int
+        Which writers: of final seeds 0 to 9 no two share one, nor of the search's, 500 and 501.
+    held_out : {"test", "own"}
+        As in :func:`deal`; the search has writers of its own.
+    """
+    one_of("kind", kind, *PEOPLE)
+    one_of("held_out", held_out, "test", "own")
+    block, hands = seed % 500, _writers()[held_out == "own"]
+    shares = torch.ones(SEATS, 1)
+    if kind == "slant":
+        order, third = np.argsort([lean for _, lean in hands]), len(hands) // 3
+        dice, shares = np.random.default_rng(13), _groups(SEATS // 2, SEATS // 2)
+        ends = dice.permutation(order[-third:]), dice.permutation(order[:third])
+        some = slice(block * SEATS // 2, (block + 1) * SEATS // 2)
+        chosen = [i for end in ends for i in end[some]]
+    else:
+        chosen = range(block * SEATS, (block + 1) * SEATS)
+    if len(chosen) < SEATS or max(chosen) >= len(hands):
+        raise ValueError(f"seed must leave {SEATS} writers of {len(hands)}, got {seed}")
+    images, source = data.load("mnist_writers"), torch.Generator().manual_seed(seed)
+    halves = [], []
+    for i in chosen:
+        rows = hands[i][0]
+        rows = rows[torch.randperm(len(rows), generator=source)]
+        for half, part in zip(halves, (rows[:40], rows[40:]), strict=True):
+            half.append((images.x_train[part], images.y_train[part]))
+    parts = [Clients.from_lists(*zip(*half, strict=True)) for half in halves]
+    groups = shares.argmax(1)
+    people = Federation(
+        *parts, groups, groups, classes=10, name=f"MNIST, {kind}", truth={"shares": shares}
+    )
+    return held_back(people) if held_out == "own" else people
+
+
+def build(kind, seed, held_out="test"):
+    """Clients of a kind of the protocol: one of ``RECIPES`` or of ``PEOPLE``."""
+    if kind in PEOPLE:
+        return persons(kind, seed, held_out)
+    return deal(RECIPES[kind], seed, held_out)
 
 
 def held_back(people):

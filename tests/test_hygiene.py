@@ -33,6 +33,7 @@ LAYERS = [
     {"door", "machine", "runs"},
     {"simulation"},
     {"starts", "trials", "flower", "comparison", "claims", "diagnosis"},
+    {"composing"},
     {"live"},
 ]
 
