@@ -35,6 +35,20 @@ __all__ = ["Diagnosis", "best_cut", "diagnose", "held_back"]
 OWN = 5  # rounds in which each client goes on alone from the one model
 HERE = {"device": "cpu", "keep": False}
 
+# What was seen: which methods that speaks for, the first one first.
+ADVICE = {
+    "contradiction": ("CFL", "FineTuned"),
+    "groups": ("CLoVE", "OneShot?"),
+    "neither": ("FineTuned", "FedAvg"),
+}
+WORDS = {
+    "contradiction": "one model for all serves the clients worse than training alone",
+    "groups": "the models trained alone form groups, which one model for all can serve",
+    "neither": "one model for all is better than training alone, and no groups are seen",
+}
+
+RECORD = dict.fromkeys(ADVICE, (0, 0, 0.0, 0.0))
+
 
 @dataclass(frozen=True)
 class Diagnosis:
@@ -90,6 +104,44 @@ class Diagnosis:
     rest: float
     models: float
     passes: float
+
+    @property
+    def sort(self):
+        """A key of ``ADVICE``.
+
+        "contradiction" where the gap is negative; else "groups" where some are found; else
+        "neither".
+        """
+        return "contradiction" if self.gap[0] < 0 else "groups" if self.groups > 1 else "neither"
+
+    @property
+    def advice(self):
+        """The methods that this speaks for, the first one first (:mod:`clusterfl_core.composing`).
+
+        A tuple of str, by the rule of :attr:`sort`.
+        """
+        return ADVICE[self.sort]
+
+    def __str__(self):
+        (gap, gap_error), (gain, gain_error) = self.gap, self.gain
+        some = "none" if self.groups == 1 else f"{self.groups} of them"
+        asked, right, behind, worst = RECORD[self.sort]
+        return (
+            f"{self.clients} clients with {self.points:g} points and {self.classes:g} of "
+            f"{self.of_classes} classes (median); {self.answers:.0%} answer\n"
+            f"points held back: alone {self.alone:.1%}, one model for all {self.shared:.1%}, "
+            f"after own steps {self.tuned:.1%}\n"
+            f"gap {100 * gap:+.1f} ± {100 * gap_error:.1f}, gain {100 * gain:+.1f} ± "
+            f"{100 * gain_error:.1f} points (one standard error)\n"
+            f"groups among the models trained alone: {some}; best cut {self.excess:+.2f} above "
+            f"clouds without groups (0.07 is asked)\n"
+            f"first updates: cosine {self.within:.2f} within the cut, {self.across:.2f} across; "
+            f"longest over median {self.lengths:.1f}; at rest mean over longest {self.rest:.2f}\n"
+            f"advice: {', then '.join(self.advice)}; for {WORDS[self.sort]}\n"
+            f"of {asked} such populations never seen before it was right on {right}; {behind} "
+            f"points behind the best method on average, {worst} at worst\n"
+            f"price: {self.models:.0f} models moved and {self.passes:.0f} passes a client"
+        )
 
 
 def diagnose(federation, model=None, *, local=None, rounds=20, participation=1.0, seed=0):
