@@ -37,14 +37,14 @@ HERE = {"device": "cpu", "keep": False}
 
 # What was seen: which methods that speaks for, the first one first.
 ADVICE = {
+    "groups": ("CLoVE", "OneShot"),
     "contradiction": ("CFL", "FineTuned"),
-    "groups": ("CLoVE", "OneShot?"),
     "neither": ("FineTuned", "FedAvg"),
 }
 WORDS = {
-    "contradiction": "one model for all serves the clients worse than training alone",
-    "groups": "the models trained alone form groups, which one model for all can serve",
-    "neither": "one model for all is better than training alone, and no groups are seen",
+    "groups": "the models trained alone form groups",
+    "contradiction": "no groups are seen, but one model for all is worse than training alone",
+    "neither": "no groups are seen, and one model for all is better than training alone",
 }
 
 RECORD = dict.fromkeys(ADVICE, (0, 0, 0.0, 0.0))
@@ -109,10 +109,10 @@ class Diagnosis:
     def sort(self):
         """A key of ``ADVICE``.
 
-        "contradiction" where the gap is negative; else "groups" where some are found; else
+        "groups" where there is more than one; else "contradiction" where the gap is negative; else
         "neither".
         """
-        return "contradiction" if self.gap[0] < 0 else "groups" if self.groups > 1 else "neither"
+        return "groups" if self.groups > 1 else "contradiction" if self.gap[0] < 0 else "neither"
 
     @property
     def advice(self):
@@ -137,7 +137,7 @@ class Diagnosis:
             f"clouds without groups (0.07 is asked)\n"
             f"first updates: cosine {self.within:.2f} within the cut, {self.across:.2f} across; "
             f"longest over median {self.lengths:.1f}; at rest mean over longest {self.rest:.2f}\n"
-            f"advice: {', then '.join(self.advice)}; for {WORDS[self.sort]}\n"
+            f"advice: {', then '.join(self.advice)}; {WORDS[self.sort]}\n"
             f"of {asked} such populations never seen before it was right on {right}; {behind} "
             f"points behind the best method on average, {worst} at worst\n"
             f"price: {self.models:.0f} models moved and {self.passes:.0f} passes a client"
