@@ -294,3 +294,75 @@ def test_a_bad_input_is_one_sentence_before_any_work(case, monkeypatch):
 def test_a_model_that_runs_away_is_named_by_its_step():
     with pytest.raises(cf.simulation.Diverged, match="step size"):
         seen(people(), local=cf.LocalSGD(50, 1e20))
+
+
+# ---------------------------------------------------------------- the advice, and its record
+
+
+def made(**changes):
+    """A diagnosis of nobody."""
+    given = dict.fromkeys(diagnosis.Diagnosis.__dataclass_fields__, 1.0)
+    return diagnosis.Diagnosis(**given | {"gap": (0.1, 0.02), "gain": (0.0, 0.01)} | changes)
+
+
+@pytest.mark.parametrize(
+    ("groups", "gap", "sort"),
+    [
+        (2, 0.3, "groups"),
+        (3, -0.3, "groups"),
+        (1, -0.001, "contradiction"),
+        (1, 0.0, "neither"),
+        (1, 0.3, "neither"),
+    ],
+)
+def test_the_rule_asks_for_groups_and_then_for_the_sign_of_the_gap(groups, gap, sort):
+    found = made(groups=groups, gap=(gap, 0.02))
+    assert found.sort == sort
+    assert found.advice == diagnosis.ADVICE[sort]
+    assert set(found.advice) <= set(cf.composing.METHODS)
+
+
+def test_the_report_says_what_was_seen_the_advice_its_record_and_the_price():
+    found = seen(people())
+    said = str(found).split("\n")
+    assert f"alone {found.alone:.1%}" in said[1]
+    assert f"gap {100 * found.gap[0]:+.1f}" in said[2]
+    asked, right, behind, worst = diagnosis.RECORD[found.sort]
+    assert said[-3].startswith(f"advice: {found.advice[0]}, then ")
+    assert said[-2].startswith(f"of {asked} such populations never seen before")
+    assert f"right on {right}; {behind} points" in said[-2]
+    assert f"{worst} at worst" in said[-2]
+    assert (
+        said[-1] == f"price: {found.models:.0f} models moved and {found.passes:.0f} passes a client"
+    )
+
+
+def lost(part):
+    """By sort: points behind the best of all methods, a row a population, a column a method."""
+    rows = {}
+    for one in cf.results.stored("13_unseen", part=part):
+        tried = one["values"]["tried"]
+        scores = [max(tried[m], key=lambda t: t["own"])["test"] for m in cf.composing.METHODS]
+        sort = diagnosis.Diagnosis(**one["values"]["seen"]).sort
+        rows.setdefault(sort, []).append(100 * (max(scores) - np.array(scores)))
+    return {sort: np.array(some) for sort, some in rows.items()}
+
+
+def test_the_advice_is_the_method_that_lost_least_on_the_design():
+    for sort, rows in lost("design").items():
+        best = cf.composing.METHODS[rows.mean(0).argmin()]
+        assert diagnosis.ADVICE[sort][0] == best
+
+
+def test_the_record_is_that_of_populations_never_seen():
+    numbers = {
+        part: {one["seed"] for one in cf.results.stored("13_unseen", part=part)}
+        for part in ("design", "unseen")
+    }
+    assert max(numbers["design"]) < 1000 <= min(numbers["unseen"])
+    assert len(numbers["unseen"]) >= 40
+    for sort, rows in lost("unseen").items():
+        behind = rows[:, cf.composing.METHODS.index(diagnosis.ADVICE[sort][0])]
+        asked, right, mean, worst = diagnosis.RECORD[sort]
+        assert (asked, right) == (len(behind), int((behind <= 2 + 1e-9).sum()))
+        assert (mean, worst) == (round(behind.mean(), 1), round(behind.max(), 1))
