@@ -2,18 +2,20 @@
 
 Who has clients knows neither their kind nor a number of groups. But one model for all can be
 trained for some rounds, every client can train alone, and both can be judged on points that the
-clients hold back. :func:`diagnose` does this, and looks at the models that come of it. Chapter 13's
-decision table starts from what it measures.
+clients hold back. :func:`diagnose` does this, looks at the models that come of it, and advises.
+
+The rule of the advice was found on composed populations (:func:`clusterfl_core.composing.compose`)
+of scikit-learn's digits, then tried on others: ``RECORD`` says how often it was right. About other
+data, networks and purses it is a guess, and so the report says what it rests on.
 
 Examples
 --------
 >>> import clusterfl_core as cf
->>> deal, twist = cf.populations.equal(40), cf.populations.rotate(2)
->>> found = diagnose(cf.populations.make("digits", 12, deal=deal, twist=twist))
+>>> found = diagnose(cf.comparison.build("hard", seed=0))
 >>> found.clients, found.points, found.classes, found.groups
-(12, 40.0, 10.0, 2)
->>> found.gap > 0, found.models, found.passes
-(True, 44.0, 450.0)
+(24, 40.0, 10.0, 4)
+>>> found.sort, found.advice[0], found.models, found.passes
+('groups', 'CLoVE', 44.0, 450.0)
 """
 
 from dataclasses import dataclass
@@ -46,7 +48,8 @@ WORDS = {
     "contradiction": "no groups are seen, but one model for all is worse than training alone",
     "neither": "no groups are seen, and one model for all is better than training alone",
 }
-
+# Populations never seen before: how many there were, on how many the first method was right, within
+# two points of the best of eleven, and how many points it was behind, on average and at worst.
 RECORD = dict.fromkeys(ADVICE, (0, 0, 0.0, 0.0))
 
 
@@ -116,10 +119,7 @@ class Diagnosis:
 
     @property
     def advice(self):
-        """The methods that this speaks for, the first one first (:mod:`clusterfl_core.composing`).
-
-        A tuple of str, by the rule of :attr:`sort`.
-        """
+        """The methods that this speaks for, the first one first: names in ``composing.METHODS``."""
         return ADVICE[self.sort]
 
     def __str__(self):

@@ -134,13 +134,12 @@ def test_each_observable_is_that_of_plain_loops():
     assert found.classes == np.median([len(set(y.tolist())) for _, y in points])
 
 
-def test_two_kinds_of_clients_are_two_groups_and_one_kind_is_one():
-    draw = cf.populations.make
-    some = {"clients": 12, "deal": cf.populations.equal(40)}
-    turned = draw("digits", twist=cf.populations.rotate(2), **some)
-    plain = draw("digits", **some)
-    assert [cf.diagnose(one).groups for one in (turned, plain)] == [2, 1]
-    assert cf.diagnose(turned).excess > 0.07 > cf.diagnose(plain).excess
+def test_four_kinds_of_clients_are_four_groups_and_one_kind_is_one():
+    turned = cf.diagnose(cf.comparison.build("hard", 0))
+    plain = cf.diagnose(cf.populations.make("digits", 24, deal=cf.populations.equal(40)))
+    assert (turned.groups, plain.groups) == (4, 1)
+    assert turned.excess > 0.07 > plain.excess
+    assert turned.within - turned.across > plain.within - plain.across
 
 
 # ---------------------------------------------------------------- the price
