@@ -365,3 +365,14 @@ def test_the_record_is_that_of_populations_never_seen():
         asked, right, mean, worst = diagnosis.RECORD[sort]
         assert (asked, right) == (len(behind), int((behind <= 2 + 1e-9).sum()))
         assert (mean, worst) == (round(behind.mean(), 1), round(behind.max(), 1))
+
+
+def test_on_them_the_advice_beats_each_single_habit():
+    methods, some = cf.composing.METHODS, lost("unseen")
+    told = [rows[:, methods.index(diagnosis.ADVICE[sort][0])] for sort, rows in some.items()]
+    told, rows = np.concatenate(told), np.concatenate(list(some.values()))
+    assert (len(told), int((told <= 2 + 1e-9).sum()), round(told.mean(), 1)) == (48, 35, 1.8)
+    assert (methods[rows.mean(0).argmin()], round(rows.mean(0).min(), 1)) == ("FineTuned", 3.9)
+    for habit in rows.T:
+        gap, half = cf.results.interval(habit - told)
+        assert gap > half
