@@ -188,7 +188,8 @@ def diagnose(federation, model=None, *, local=None, rounds=20, participation=1.0
     if len(people) < 4:
         raise ValueError(f"federation needs 4 clients at least, got {len(people)}")
     if model is None:
-        model = models.MLP(people.train.x[0, 0].numel(), 16, people.classes)
+        with torch.random.fork_rng(devices=[]):  # a layer draws from the global generator
+            model = models.MLP(people.train.x[0, 0].numel(), 16, people.classes)
     averaging = FineTuned(model, local, participation, after=rounds, tune=local)
     lone = list(simulation.rounds(LocalOnly(model, local), people, rounds, seed=seed, **HERE))
     both = list(simulation.rounds(averaging, people, rounds + OWN, seed=seed, **HERE))

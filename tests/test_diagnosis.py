@@ -179,11 +179,12 @@ def test_neither_test_clients_nor_the_truth_are_looked_at():
     assert seen(told) == seen(federation)
 
 
-def test_the_global_generator_is_not_touched():
-    federation = people()
+@pytest.mark.parametrize("given", [True, False])
+def test_the_global_generator_is_not_touched(given):
+    federation, model = people(), cf.models.MLP(2, 4, 3) if given else None
     torch.manual_seed(5)
     before = torch.get_rng_state()
-    one, other = seen(federation), seen(federation)
+    one, other = (cf.diagnose(federation, model, local=STEP, rounds=2) for _ in "ab")
     assert one == other
     assert torch.equal(torch.get_rng_state(), before)
 
