@@ -32,7 +32,7 @@ LAYERS = [
     {"algorithms"},
     {"door", "machine", "runs"},
     {"simulation"},
-    {"starts", "trials", "flower", "comparison", "claims"},
+    {"starts", "trials", "flower", "comparison", "claims", "diagnosis"},
     {"composing"},
     {"live"},
 ]
