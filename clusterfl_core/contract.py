@@ -82,7 +82,7 @@ class State:
     seed, round : int
         The seed of the run and the number of rounds done.
     bank : Bank
-        The models, as the server holds them.
+        The models, as the server holds them; their number may change from round to round.
     assignments : LongTensor [m], or Tensor [m, k]
         Which model of the bank is each client's, -1 where it has none yet; or the share of each
         model in each client.
@@ -173,7 +173,8 @@ class Algorithm(Protocol):
         """The next state.
 
         ``parts`` is an iterator of :class:`Replies`, of some clients each, in the order of their
-        ids, to be read once; replies may be missing. Who needs all at once takes
+        ids, to be read once; replies may be missing, even all but one (an engine tries that before
+        the first round), and a ValueError says that so few do not do. Who needs all at once takes
         ``Replies.join(parts)``, who needs only sums :func:`summed`, which keeps the models of one
         part at a time. ``state.next(…)`` ends the round; a state with the same ``round`` asks for
         another round trip. A client that did not answer keeps its assignment:

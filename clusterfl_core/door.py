@@ -186,6 +186,12 @@ def _rehearsed(algorithm, state, clients):
             state = algorithm.absorb(state, Parts([replies]))
         except ValueError:  # it cannot do with one answer, and says so
             return _stands(state)
+        except Exception as error:
+            error.add_note(
+                f"This was a rehearsal before the first round, in which one client answers alone: "
+                f"{kind}.absorb must cope with that, or raise a ValueError."
+            )
+            raise
         check_state(f"{kind}.absorb", state, len(clients))
         if state.round != first:
             break

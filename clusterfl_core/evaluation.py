@@ -183,7 +183,11 @@ def personal_quality(state, federation, rows, clients):
 
 
 def quality(found, state, federation, clients):
-    """Accuracy of outputs for the clients' data, or mean squared error: Tensor [b], float64."""
+    """Accuracy of outputs for the clients' data, or mean squared error: Tensor [b], float64.
+
+    ``found`` is [b, n, classes] or, in a regression, [b, n], as ``state.predict`` gives it or
+    :func:`clusterfl_core.compute.outputs` of a bank of b models and ``clients.inputs()``.
+    """
     _judged(state, federation)
     shape = kind("clients", clients, Clients).y.shape
     if kind("found", found, torch.Tensor).shape[:2] != shape:

@@ -109,7 +109,8 @@ class Run:
         path : path
         trust : sequence
             Classes of your own that the run holds, of an algorithm or a model; or objects of them:
-            ``trust=[algorithm]`` trusts all that the algorithm is made of.
+            ``trust=[algorithm]`` trusts all that the algorithm is made of. A state of a class of
+            your own is no part of it: ``trust=[algorithm, MyState]``.
 
         Raises
         ------
