@@ -287,8 +287,12 @@ laboratory("angle", {
     if (near && near[0] <= NEAR)
       return [`Solved: groups win at ${near[1]}°, one model at ${near[2]}°.`, true];
     const parts = [memory.won.length && "won", memory.lost.length && "lost"].filter(Boolean);
+    const short = path.length > 1 && !judged; // stopped before the round that counts
+    const rule = short
+      ? `Only round ${ENOUGH} counts: play on.`
+      : `Judged after round ${ENOUGH}, with images, models and start as they are.`;
     return [
-      `${seen(memory)} Judged after round ${ENOUGH}, with images, models and start as they are.`,
+      `${seen(memory)} ${rule}`,
       false,
       parts.join() || null,
     ];

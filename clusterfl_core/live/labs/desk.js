@@ -3,6 +3,7 @@
 import { cosine_similarity } from "../engine/similarity.js";
 import { digits, html, svg, width_of } from "../parts/dom.js";
 import { contour } from "../parts/contour.js";
+import { freest } from "../parts/labels.js";
 import { laboratory } from "../parts/laboratory.js";
 import { latest } from "../parts/latest.js";
 import { colour_of } from "../parts/marks.js";
@@ -167,10 +168,26 @@ function plane_drawn({ size, at, line }, { path, first, rest, model, lines, left
     ),
   ];
   const mean = [0, 1].map((a) => first.reduce((sum, arrow) => sum + arrow[a], 0) / first.length);
+  const covered = [
+    ...first.map((arrow) => [path[0], arrow]),
+    ...rest.map((arrow) => [model, arrow]),
+  ].flatMap(([[w, b], [right, up]]) =>
+    [0, 0.2, 0.4, 0.6, 0.8, 1].map((part) => {
+      const [x, y] = at(seen([w + part * right, b + part * up]));
+      return { x, y, r: 6 };
+    }),
+  );
   const named = (text, place, side) => {
     const [x, y] = at(seen(place));
-    const anchor = side > 0 ? "start" : "end";
-    return svg("text", { class: "name", x: x + 9 * side, y: y + 4, "text-anchor": anchor }, text);
+    const sides = side > 0 ? ["start", "end"] : ["end", "start"];
+    const places = [
+      [x + 9 * side, y + 4, sides[0]],
+      [x + 9 * side, y - 12 * side, sides[0]],
+      [x + 9 * side, y + 12 * side + 8, sides[0]],
+      [x, y - 12 * side + 4, "middle"],
+      [x - 9 * side, y + 4, sides[1]],
+    ];
+    return svg("text", { class: "name", ...freest(places, text, covered, size) }, text);
   };
   const [zero, level] = at(seen([0, 0]));
   const marks = [

@@ -520,7 +520,8 @@ async function whole_laboratory(live, description, question, element) {
       sentence = `Lost with noise ${digits(noise, 1)}: the groups ${names} share model ${model}.`;
     } else
       sentence =
-        "The models rest, and every group has its own. Change the start, the data or the noise.";
+        "The models rest, and every group has its own. " +
+        (noise ? "Change the start, the data or the noise." : "Move the start or the true models.");
     const record =
       smallest === Infinity
         ? ""

@@ -60,12 +60,15 @@ export function cross_mark(model, x, y, radius) {
 }
 
 // A model of the server, with its number beside it.
-export function model_mark(model, x, y, radius) {
+// In a square of `size` its name stays inside.
+export function model_mark(model, x, y, radius, size = Infinity) {
+  const far = radius + 2;
+  const place = x + far + 9 > size ? { x: x - far, "text-anchor": "end" } : { x: x + far };
   return svg(
     "g",
     {},
     cross_mark(model, x, y, radius),
-    svg("text", { x: x + radius + 2, y: y - radius * 0.4, class: "name" }, `${model}`),
+    svg("text", { ...place, y: Math.max(12, y - radius * 0.4), class: "name" }, `${model}`),
   );
 }
 

@@ -171,7 +171,7 @@ function by_lengths({ size, at, line }, { state, path, found }) {
           ...points.map(([cx, cy]) => svg("circle", { cx, cy, r: 2, fill: colour })),
           ...(row < 0
             ? [svg("path", { class: "star", d: `M${x - 4} ${y - 4}l8 8m0 -8l-8 8` })]
-            : [model_mark(row, x, y, 7)]),
+            : [model_mark(row, x, y, 7, size)]),
         ];
       }),
     ],
