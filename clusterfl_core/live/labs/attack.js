@@ -180,10 +180,15 @@ laboratory("attack", {
     if (lie !== "honest" && !clip && path.length > LONG && blocked) memory.veto = true;
     if (!memory.veto && clip)
       return ["No veto yet. Take the clip away until the lie has stopped every split.", false];
+    if (!memory.veto && lie === "honest") return ["No veto yet: client 11 does not lie.", false];
+    if (!memory.veto && groups.length > 1)
+      return ["No veto: the group was split. Try another lie, or another length.", false];
     if (!memory.veto)
-      return blocked && lie !== "honest" && !clip
+      return blocked
         ? [`Only the liar keeps the mean long. Does it last for ${LONG} rounds? Play on.`, false]
-        : ["No veto yet: the mean of the honest is long, or the group was split.", false];
+        : without >= eps1
+          ? ["No veto yet: without the liar the mean would be long too. Play on.", false]
+          : ["No veto yet: this lie does not keep the mean long.", false];
     const part = "veto";
     if (!clip) return ["A veto: one client, and nobody is ever split. Now clip.", false, part];
     if (lie === "honest")

@@ -321,7 +321,7 @@ laboratory("threshold", {
       return [
         wide < NARROW
           ? `The window is narrower than ${NARROW} % now. Stand in it.`
-          : "There is a right threshold, and you do not stand at it.",
+          : `There is a window of ${digits(wide, 1)} %, and you do not stand in it.`,
         false,
       ];
     if (wide < NARROW) return [`Solved: ${where}, and you stand in it.`, true];

@@ -49,8 +49,9 @@ export function looked_into({ world, algorithm, state }, alter = (updates) => up
   return { updates, groups };
 }
 
-// "1 has not come to rest, 2 are content"
+// "1 has not come to rest, 2 are content"; of a single group, "it has not come to rest"
 export function verdicts(groups) {
+  if (groups.length === 1) return `it ${groups[0].verdict}`;
   const counts = new Map();
   groups.forEach(({ verdict }) => counts.set(verdict, (counts.get(verdict) ?? 0) + 1));
   const plural = (count, verdict) =>
