@@ -8,7 +8,8 @@ import numpy as np
 import torch
 
 __all__ = ["among", "array", "flag", "function", "items", "keep", "kind", "number", "numbers"]
-__all__ += ["one_of", "positive", "reals", "rows", "share", "shown", "text", "whole", "wholes"]
+__all__ += ["one_of", "positive", "reals", "rows", "share", "shown", "solver", "text"]
+__all__ += ["whole", "wholes"]
 
 LARGEST = 2**63 - 1  # what a tensor of whole numbers can hold
 
@@ -93,6 +94,18 @@ def kind(name, value, *classes, none=False):
         words = " or ".join(f"{'an' if name[0] in 'AEIO' else 'a'} {name}" for name in names)
         got = f"the class {value.__name__}" if isinstance(value, type) else shown(value)
         raise TypeError(f"{name} must be {words}{' or None' if none else ''}, got {got}")
+    return value
+
+
+def solver(name, value):
+    """The value, if it trains clients' models, whoever wrote it; else TypeError.
+
+    What the book's own solvers have besides is in :class:`clusterfl_core.solvers.LocalSolver`.
+    """
+    trains = callable(getattr(value, "train", None)) and not hasattr(value, "state_dict")
+    if isinstance(value, type) or not trains:
+        got = f"the class {value.__name__}" if isinstance(value, type) else shown(value)
+        raise TypeError(f"{name} must be a LocalSolver, or another object that trains, got {got}")
     return value
 
 

@@ -121,12 +121,12 @@ def runs(number, stored=results.stored) -> list:
     return found
 
 
-def unclaimed(book: Ledger, experiments, stored=results.stored) -> dict:
+def unclaimed(kept: Ledger, experiments, stored=results.stored) -> dict:
     """Count the records of each experiment that no claim uses.
 
     Parameters
     ----------
-    book : Ledger
+    kept : Ledger
     experiments : iterable of str
         Names of all experiments with records.
     stored : callable
@@ -137,13 +137,13 @@ def unclaimed(book: Ledger, experiments, stored=results.stored) -> dict:
     dict of str to int
         Only experiments with such records.
     """
-    check.kind("book", book, Ledger)
+    check.kind("kept", kept, Ledger)
     experiments = [
         check.text("experiments", one) for one in check.items("experiments", experiments, 0)
     ]
     check.function("stored", stored)
     used = {}
-    for paper in book.papers.values():
+    for paper in kept.papers.values():
         for claim in paper["claim"]:
             for number in claim.get("number", ()):
                 for record in runs(number, stored):
@@ -155,12 +155,12 @@ def unclaimed(book: Ledger, experiments, stored=results.stored) -> dict:
     return {name: count for name, count in left.items() if count}
 
 
-def parameter(book: Ledger, record) -> str:
+def parameter(kept: Ledger, record) -> str:
     """Say with which parameter an experiment was called to make a record.
 
     Parameters
     ----------
-    book : Ledger
+    kept : Ledger
     record : dict
         As :func:`clusterfl_core.results.stored` gives it.
 
@@ -170,7 +170,7 @@ def parameter(book: Ledger, record) -> str:
         What follows ``SET=`` in the command that repeats it, such as "data=letters"; "" where it is
         the experiment's default.
     """
-    for one in book.parameters:
+    for one in kept.parameters:
         found = record["settings"].get(one["setting"])
         fits = found is not None and found == one.get("value", found)
         if record["experiment"] == one["experiment"] and fits:
@@ -223,12 +223,12 @@ def shown(values, unit) -> str:
     return text + (f", never in {never}" if never else "")
 
 
-def row(book: Ledger, paper, claim, compute, stored=results.stored) -> str:
+def row(kept: Ledger, paper, claim, compute, stored=results.stored) -> str:
     """Write a claim as Markdown: a fold whose head is the place and the verdict.
 
     Parameters
     ----------
-    book : Ledger
+    kept : Ledger
     paper : str
         The key of a paper.
     claim : dict
@@ -267,7 +267,7 @@ def row(book: Ledger, paper, claim, compute, stored=results.stored) -> str:
     if claim["cause"]:
         ground = f" *({claim['ground']})*" if claim["ground"] else ""
         parts.append(f"**Why.** {claim['cause']}{ground}")
-    proofs = [*map(_evidence, claim["evidence"]), *_commands(book, claim, stored)]
+    proofs = [*map(_evidence, claim["evidence"]), *_commands(kept, claim, stored)]
     if proofs:
         parts.append("**Evidence.** " + "; ".join(proofs) + ".")
     chapter = claim["chapter"]
@@ -275,12 +275,12 @@ def row(book: Ledger, paper, claim, compute, stored=results.stored) -> str:
     return "\n\n".join([*parts, "</details>"])
 
 
-def link(book: Ledger, name, words="") -> str:
+def link(kept: Ledger, name, words="") -> str:
     """Link to the row of a claim on the same page, with its verdict.
 
     Parameters
     ----------
-    book : Ledger
+    kept : Ledger
     name : str
         The claim's id.
     words : str
@@ -296,7 +296,7 @@ def link(book: Ledger, name, words="") -> str:
     ValueError
         If no claim has the id.
     """
-    for paper in book.papers.values():
+    for paper in kept.papers.values():
         for claim in paper["claim"]:
             if claim["id"] == name:
                 to = f'<a href="#claim-{name}">{words or claim["place"]}</a>'
@@ -304,14 +304,14 @@ def link(book: Ledger, name, words="") -> str:
     raise ValueError(f"no claim is called {name!r}")
 
 
-def signs(book: Ledger, paper) -> str:
+def signs(kept: Ledger, paper) -> str:
     """Give a sign for each claim of a paper, sorted by verdict: how it stands at a glance.
 
     It is for the eye; what is read aloud is how many there are of each.
 
     Parameters
     ----------
-    book : Ledger
+    kept : Ledger
     paper : str
         The key of a paper.
 
@@ -320,30 +320,30 @@ def signs(book: Ledger, paper) -> str:
     str
         HTML.
     """
-    count = Counter(claim["verdict"] for claim in book.papers[paper]["claim"])
+    count = Counter(claim["verdict"] for claim in kept.papers[paper]["claim"])
     line = " ".join(MARKS[v] * count[v] for v in VERDICTS if count[v])
     words = ", ".join(f"{count[v]} {VERDICTS[v]}" for v in VERDICTS if count[v])
     return f'<span role="img" aria-label="{words}" style="overflow-wrap: anywhere">{line}</span>'
 
 
-def filters(book: Ledger) -> str:
+def filters(kept: Ledger) -> str:
     """Write the choice of paper, verdict and size, which hides the rows that do not fit.
 
     It needs no script: each choice is a style. A row carries the sign of its verdict.
 
     Parameters
     ----------
-    book : Ledger
+    kept : Ledger
 
     Returns
     -------
     str
         HTML: a style and a form.
     """
-    claims = [(key, claim) for key, paper in book.papers.items() for claim in paper["claim"]]
+    claims = [(key, claim) for key, paper in kept.papers.items() for claim in paper["claim"]]
     counts = Counter(name for key, claim in claims for name in _classes(claim, key).split())
     groups = {
-        "paper": {f"p-{key}": paper["name"] for key, paper in book.papers.items()},
+        "paper": {f"p-{key}": paper["name"] for key, paper in kept.papers.items()},
         "verdict": {f"v-{_slug(v)}": f"{MARKS[v]} {words}" for v, words in VERDICTS.items()},
         "size": {f"s-{size}": words for size, words in SIZES.items()},
     }
@@ -377,21 +377,22 @@ def _classes(claim, paper):
 
 def _evidence(text):
     """A page of the book as a link; a test as its name."""
-    if not text.startswith("book/"):
+    where, _, rest = text.partition("/")
+    if where == "tests":
         return f"`{text}`"
-    page, _, cell = text.removeprefix("book/").partition("#")
+    page, _, cell = rest.partition("#")
     told = f", cell {cell}" if cell else ""
     if page.startswith("experiments/"):  # no page of the book
         return f"`{page}`{told}, in the [list](experiments.ipynb)"
     return f"[{page.removesuffix('.ipynb')}]({page}){told}"
 
 
-def _commands(book, claim, stored):
+def _commands(kept, claim, stored):
     """A command for each experiment of a claim, with the time and the machine of its runs."""
     wanted = {}
     for number in claim.get("number", ()):
         for record in runs(number, stored):
-            some = wanted.setdefault((number["experiment"], parameter(book, record)), {})
+            some = wanted.setdefault((number["experiment"], parameter(kept, record)), {})
             some[_name(record)] = record
     lines = []
     for (experiment, called), several in wanted.items():

@@ -289,10 +289,11 @@ def found(state, people):
     (a view or a model without partner counts as a column of zeros). With one view a client this is
     :func:`clusterfl_core.evaluation.identity_accuracy`.
     """
-    check.kind("state", state, State)
     if "shares" not in check.kind("people", people, Federation).truth:
         raise ValueError(f"people must know the shares of their views, got {people.name!r}")
-    u, true = state.assignments, people.truth["shares"].double()
+    u, true = getattr(state, "assignments", None), people.truth["shares"].double()
+    if not isinstance(u, torch.Tensor):
+        raise TypeError(f"state must be a State, with assignments, got {check.shown(state)}")
     if len(u) != len(true):
         raise ValueError(f"state must be one of {len(true)} people, got {len(u)}")
     if u.ndim == 1:  # one group a client

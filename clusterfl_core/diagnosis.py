@@ -26,11 +26,11 @@ import torch
 from clusterfl_core import evaluation, grouping, models, simulation
 from clusterfl_core.algorithms.fine_tuned import FineTuned
 from clusterfl_core.algorithms.local_only import LocalOnly
-from clusterfl_core.check import share, whole
+from clusterfl_core.check import share, solver, whole
 from clusterfl_core.clients import Clients, Federation
 from clusterfl_core.randomness import generator
 from clusterfl_core.similarity import cosine_similarity
-from clusterfl_core.solvers import LocalSGD, LocalSolver
+from clusterfl_core.solvers import LocalSGD
 
 __all__ = ["Diagnosis", "best_cut", "diagnose", "held_back"]
 
@@ -179,8 +179,7 @@ def diagnose(federation, model=None, *, local=None, rounds=20, participation=1.0
     """
     rounds, participation = whole("rounds", rounds), share("participation", participation)
     seed, local = whole("seed", seed, 0), LocalSGD(10, 0.4) if local is None else local
-    if not isinstance(local, LocalSolver):
-        raise TypeError(f"local must be LocalSGD or LocalAdam, got {type(local).__name__}")
+    solver("local", local)
     people = held_back(federation)
     everyone = torch.arange(len(people))
     if not people.classes:

@@ -258,7 +258,7 @@ CASES = {
     "a number as solver": (
         lambda: broken(local=10),
         TypeError,
-        "local must be LocalSGD or LocalAdam, got int",
+        "local must be a LocalSolver, or another object that trains, got",
     ),
     "a seed in words": (
         lambda: broken(seed="x"),
@@ -268,7 +268,7 @@ CASES = {
     "a class as model": (
         lambda: broken(model=cf.models.MLP),
         TypeError,
-        "model must be a torch.nn.Module, got type",
+        "model must be a Module, got the class MLP",
     ),
     "too few outputs": (
         lambda: broken(model=cf.models.MLP(2, 4, 2)),

@@ -1123,8 +1123,8 @@ def comparing():
         ),
         "claims.unclaimed": case(
             claims.unclaimed,
-            {"book": claims.Ledger({}, {}, {}), "experiments": [], "stored": lambda name: []},
-            book=thing(claims.Ledger, others=foreign()),
+            {"kept": claims.Ledger({}, {}, {}, []), "experiments": [], "stored": lambda name: []},
+            kept=thing(claims.Ledger, others=foreign()),
             experiments=only(None, 3, "ab", [3], [None], 2.5),
             stored=function(),
         ),

@@ -21,8 +21,9 @@ PAGES = [*NOTEBOOKS, *sorted((ROOT / "book").rglob("*.md"))]
 
 # Each layer of clusterfl_core imports only from those before it; a folder is one room.
 LAYERS = [
-    {"version", "check", "files", "matching", "trust"},
-    {"randomness", "figures", "results"},
+    {"version", "check", "trust"},
+    {"files", "machine", "matching", "randomness"},
+    {"figures", "results"},
     {"models"},
     {"banks"},
     {"clients", "similarity", "grouping"},
@@ -30,7 +31,7 @@ LAYERS = [
     {"contract", "solvers", "data"},
     {"evaluation", "populations", "theory"},
     {"algorithms"},
-    {"door", "machine", "runs"},
+    {"door", "runs"},
     {"simulation"},
     {"starts", "trials", "flower", "comparison", "claims", "diagnosis"},
     {"composing"},

@@ -41,10 +41,10 @@ from torch import nn
 from clusterfl_core import compute, contract, evaluation
 from clusterfl_core.algorithms.secret import Secret
 from clusterfl_core.banks import Bank
-from clusterfl_core.check import items, keep, kind, number, one_of, shown, whole
+from clusterfl_core.check import items, keep, kind, number, one_of, shown, solver, whole
 from clusterfl_core.contract import Replies
 from clusterfl_core.similarity import cosine_similarity, cross_similarity, optimal_bipartition
-from clusterfl_core.solvers import LocalSGD, LocalSolver
+from clusterfl_core.solvers import LocalSGD
 
 __all__ = ["CFL", "Node", "Secret", "State", "cosine_similarity", "cross_similarity", "joined"]
 __all__ += [
@@ -233,7 +233,7 @@ class CFL:
 
     def __post_init__(self):
         kind("model", self.model, nn.Module)
-        kind("local", self.local, LocalSolver)
+        solver("local", self.local)
         keep(
             self,
             eps1=number("eps1", self.eps1, "(0, inf]", "be positive"),

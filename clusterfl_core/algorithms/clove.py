@@ -38,7 +38,18 @@ from torch import nn
 
 from clusterfl_core import compute, contract, evaluation, grouping
 from clusterfl_core.banks import Bank
-from clusterfl_core.check import among, flag, keep, kind, one_of, share, shown, whole, wholes
+from clusterfl_core.check import (
+    among,
+    flag,
+    keep,
+    kind,
+    one_of,
+    share,
+    shown,
+    solver,
+    whole,
+    wholes,
+)
 from clusterfl_core.contract import Replies, summed
 from clusterfl_core.matching import best_matching
 from clusterfl_core.randomness import SELECTION, generator, participants
@@ -128,7 +139,7 @@ class CLoVE:
 
     def __post_init__(self):
         kind("model", self.model, nn.Module)
-        kind("local", self.local, LocalSolver)
+        solver("local", self.local)
         keep(
             self,
             clusters=whole("clusters", self.clusters),

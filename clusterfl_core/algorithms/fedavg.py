@@ -22,7 +22,7 @@ from torch import nn
 
 from clusterfl_core import compute, contract, evaluation
 from clusterfl_core.banks import Bank
-from clusterfl_core.check import flag, keep, kind, share
+from clusterfl_core.check import flag, keep, kind, share, solver
 from clusterfl_core.contract import Replies, summed
 from clusterfl_core.randomness import participants
 from clusterfl_core.solvers import LocalSGD, LocalSolver
@@ -69,7 +69,7 @@ class FedAvg:
 
     def __post_init__(self):
         kind("model", self.model, nn.Module)
-        kind("local", self.local, LocalSolver)
+        solver("local", self.local)
         keep(self, participation=share("participation", self.participation))
         keep(self, weighted=flag("weighted", self.weighted))
 

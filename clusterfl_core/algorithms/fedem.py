@@ -11,7 +11,7 @@ from torch import nn
 from clusterfl_core import compute, evaluation
 from clusterfl_core.algorithms import fedavg
 from clusterfl_core.banks import Bank, widest
-from clusterfl_core.check import among, keep, kind, share, whole
+from clusterfl_core.check import among, keep, kind, share, solver, whole
 from clusterfl_core.contract import Replies
 from clusterfl_core.randomness import participants
 from clusterfl_core.solvers import LocalSGD, LocalSolver
@@ -124,7 +124,7 @@ class FedEM:
 
     def __post_init__(self):
         kind("model", self.model, nn.Module)
-        kind("local", self.local, LocalSolver)
+        solver("local", self.local)
         keep(
             self,
             clusters=whole("clusters", self.clusters),

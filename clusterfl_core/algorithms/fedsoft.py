@@ -38,7 +38,7 @@ from torch import nn
 
 from clusterfl_core import compute, contract, evaluation
 from clusterfl_core.banks import Bank, widest
-from clusterfl_core.check import among, flag, keep, kind, number, shown, whole
+from clusterfl_core.check import among, flag, keep, kind, number, shown, solver, whole
 from clusterfl_core.clients import Clients
 from clusterfl_core.contract import Replies
 from clusterfl_core.randomness import SELECTION, generator
@@ -290,7 +290,7 @@ class FedSoft:
 
     def __post_init__(self):
         kind("model", self.model, nn.Module)
-        kind("local", self.local, LocalSolver)
+        solver("local", self.local)
         keep(
             self,
             clusters=whole("clusters", self.clusters),

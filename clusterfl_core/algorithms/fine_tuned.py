@@ -22,7 +22,7 @@ import torch
 
 from clusterfl_core import evaluation
 from clusterfl_core.algorithms.fedavg import FedAvg, train_from
-from clusterfl_core.check import keep, kind, whole
+from clusterfl_core.check import keep, solver, whole
 from clusterfl_core.contract import Jobs, Replies
 from clusterfl_core.solvers import LocalSGD, LocalSolver
 
@@ -56,7 +56,7 @@ class FineTuned(FedAvg):
     def __post_init__(self):
         super().__post_init__()
         keep(self, after=whole("after", self.after))
-        kind("tune", self.tune, LocalSolver)
+        solver("tune", self.tune)
 
     def plan(self, state):
         """Server: the model to some, then to all; after that nothing is sent."""

@@ -33,12 +33,12 @@ from torch import nn
 
 from clusterfl_core import compute, contract, evaluation
 from clusterfl_core.banks import Bank
-from clusterfl_core.check import among, items, keep, kind, one_of, share, text, whole
+from clusterfl_core.check import among, items, keep, kind, one_of, share, solver, text, whole
 from clusterfl_core.clients import Clients
 from clusterfl_core.contract import Replies, Unusable, summed
 from clusterfl_core.evaluation import loss_and_lowest, lowest
 from clusterfl_core.randomness import participants
-from clusterfl_core.solvers import LocalSGD, LocalSolver
+from clusterfl_core.solvers import LocalSGD
 
 __all__ = ["IFCA", "State", "estimate_identities"]
 
@@ -124,7 +124,7 @@ class IFCA:
 
     def __post_init__(self):
         kind("model", self.model, nn.Module)
-        kind("local", self.local, LocalSolver)
+        solver("local", self.local)
         keep(
             self,
             clusters=whole("clusters", self.clusters),

@@ -8,7 +8,7 @@ from torch import nn
 from clusterfl_core import evaluation
 from clusterfl_core.algorithms.fedavg import train_from
 from clusterfl_core.banks import Bank
-from clusterfl_core.check import kind
+from clusterfl_core.check import kind, solver
 from clusterfl_core.contract import Jobs, Replies, State
 from clusterfl_core.solvers import LocalSGD, LocalSolver
 
@@ -34,7 +34,7 @@ class LocalOnly:
 
     def __post_init__(self):
         kind("model", self.model, nn.Module)
-        kind("local", self.local, LocalSolver)
+        solver("local", self.local)
 
     def init(self, federation, seed):
         """One fresh model, the same for all, so that the clients differ by their data alone."""

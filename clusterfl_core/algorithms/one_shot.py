@@ -24,7 +24,7 @@ from torch import nn
 from clusterfl_core import compute, evaluation, grouping
 from clusterfl_core.algorithms.fedavg import State, train_from
 from clusterfl_core.banks import Bank
-from clusterfl_core.check import among, flag, keep, kind, number, share, whole
+from clusterfl_core.check import among, flag, keep, kind, number, share, solver, whole
 from clusterfl_core.contract import Replies
 from clusterfl_core.randomness import participants
 from clusterfl_core.solvers import LocalSGD, LocalSolver
@@ -81,8 +81,8 @@ class OneShot:
 
     def __post_init__(self):
         kind("model", self.model, nn.Module)
-        kind("alone", self.alone, LocalSolver)
-        kind("local", self.local, LocalSolver)
+        solver("alone", self.alone)
+        solver("local", self.local)
         keep(
             self,
             clusters=whole("clusters", self.clusters, none=True),

@@ -22,7 +22,9 @@ def _planes(x):
 
 def _sizes(channels, side, classes):
     sizes = {"channels": channels, "side": side, "classes": classes}
-    return [whole(name, size, 1, MOST) for name, size in sizes.items()]
+    # _halved says of a side that it is too small
+    least = {"side": 0}
+    return [whole(name, size, least.get(name, 1), MOST) for name, size in sizes.items()]
 
 
 def _halved(side, times):

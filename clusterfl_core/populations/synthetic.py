@@ -105,6 +105,8 @@ def regression(theta, clients, points, noise, seed=0):
 def _rows(theta):
     """True parameters as an array with a row and a column at least."""
     found = check.array("theta", theta, None, None)
+    if found.ndim == 2 and not len(found):
+        raise ValueError("clusters must be at least 1, got 0")
     if not found.size:
         raise ValueError(f"theta must have a row a cluster, got shape {list(found.shape)}")
     return found
