@@ -10,7 +10,7 @@ Examples
 >>> recipe = compose(1000)
 >>> people = deal(recipe, seed=0)
 >>> len(people), people.train.counts.unique().tolist(), people.test.counts.unique().tolist()
-(12, [40], [360])
+(18, [40], [360])
 >>> compose(1000).words == recipe.words
 True
 """

@@ -364,7 +364,7 @@ class Server:
             if time.monotonic() > end:
                 reasons = "".join(f"; {why}" for why in dict.fromkeys(self.refused.values()))
                 raise RuntimeError(
-                    f"{len(away)} of {self.clients} clients were not there within {self.timeout} "
+                    f"{len(away)} of {self.clients} clients were not there within {self.timeout:g} "
                     f"seconds: {away}{reasons}"
                 )
             time.sleep(min(self.timeout / 10, 1))
@@ -490,7 +490,7 @@ class Server:
         }
         if again:
             answers |= self.link.ask("train", again, self.timeout)
-        late = f"did not answer within {self.timeout} seconds"
+        late = f"did not answer within {self.timeout:g} seconds"
         for client in rows.values():
             if client not in found:
                 found[client] = answers.get(self.nodes[client], late)

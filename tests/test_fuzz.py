@@ -1898,6 +1898,9 @@ HOT = "computes for the rooms outside, in the innermost loop, with what they hav
 DOOR = "a door itself, for those who write rooms"
 PAGE = "makes the pages' laboratories, with entries that were looked at"
 WIRE = "between Flower's programs; what comes over the wire is doubted there, see test_flower.py"
+PRINTED = "writes the rows of the claims page from a ledger that its own tests hold"
+CHAPTER = "composes what chapter 13 plays; its own tests are in test_composing.py"
+DIAGNOSED = "its wrong inputs are tried one by one in test_diagnosis.py"
 STRANGER = "asked of an algorithm of one's own; door.admit looks at it, see test_door.py"
 INSIDE = {
     "baselines": {},
@@ -1909,7 +1912,16 @@ INSIDE = {
     "ifca": {RECORDS: "State"},
     "banks": {HOT: "on_device widest"},
     "check": {DOOR: " ".join(check.__all__)},
-    "claims": {RECORDS: "Ledger", DOOR: "folder ledger"},
+    "claims": {
+        RECORDS: "Ledger",
+        DOOR: "folder ledger",
+        PRINTED: "filters link parameter row runs shown signs",
+    },
+    "composing": {
+        RECORDS: "LeanFedSoft Recipe",
+        CHAPTER: "answering build compose deal held_back judge make persons",
+    },
+    "diagnosis": {RECORDS: "Diagnosis", DIAGNOSED: "best_cut diagnose held_back"},
     "comparison": {},
     "compute": {HOT: " ".join(cf.compute.__all__)},
     "contract": {

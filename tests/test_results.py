@@ -554,6 +554,6 @@ def test_an_interval_is_that_of_student():
 
 
 def test_a_table_has_equally_many_bars_in_each_line():
-    text = results.table("ab", ["x", "y"], lambda row, column: row + column)
+    text = results.table(["a", "b"], ["x", "y"], lambda row, column: row + column)
     assert text.split("\n")[2:] == ["| **a** | ax | ay |", "| **b** | bx | by |"]
     assert {line.count("|") for line in text.split("\n")} == {4}
