@@ -158,3 +158,160 @@ def test_on_writers_the_cured_fedsoft_is_first_and_fine_tuning_never_fails(runs)
     assert gap - half > 0
     plain = np.max([scores[m] for m in ("FedAvg", "LocalOnly", "FineTuned")], 0)
     assert not (scores["FineTuned"] < plain - 1).any()
+
+
+def test_what_else_the_summary_says(ends, runs):
+    assert failures(ends, "nested", "CLoVE") == 2
+    assert sum(failures(ends, k, "FedSoft+") for k in NONE) == 30
+    for kind in ("nested", "both", "many"):
+        assert {(r["rounds"], r["passes"]) for r in runs[kind, "CFL", 16].values()} == {(40, 1000)}
+    gap, half = cf.results.interval(ends["skewed", "FineTuned"] - ends["skewed", "FedSoft"])
+    assert gap > half
+    gap, half = cf.results.interval(ends["skewed", "FedAvg"] - ends["skewed", "FedSoft"])
+    assert abs(gap) < half
+
+
+# ---------------------------------------------------------------- what the comparison cannot tell
+
+
+def lead(runs, hidden):
+    one, other = (
+        np.array([100 * np.mean(runs["nested", m, hidden][s]["clients"]) for s in range(10)])
+        for m in ("OneShot", "FedAvg")
+    )
+    return one - other
+
+
+def test_on_nested_the_lead_is_smaller_with_the_wider_network(runs):
+    gap, half = cf.results.interval(lead(runs, 16) - lead(runs, 64))
+    assert (round(gap, 1), round(half, 1)) == (1.9, 0.9)
+
+
+def test_where_one_heap_is_seen_one_shot_is_federated_averaging_and_yet_ahead(ends, runs):
+    assert {runs["tiny", "OneShot?", 16][s]["groups"] for s in range(10)} == {1}
+    gap, half = cf.results.interval(ends["tiny", "OneShot?"] - ends["tiny", "FedAvg"])
+    assert (round(gap, 1), round(half, 1)) == (2.4, 1.1)
+
+
+def test_a_setting_was_looked_at_again_twice(searches):
+    plain = {"shared": False, "first": "losses"}
+    twice = {"IFCA": 0, "CLoVE": 0}
+    for (_, method, hidden), one in searches.items():
+        if hidden == 16 and method in twice:
+            again = [plain | one["tried"][int(i)] for i in one["second"]]
+            twice[method] += any(again.count(setting) > 1 for setting in again)
+    assert twice == {"IFCA": 3, "CLoVE": 6}
+
+
+def test_several_methods_took_the_largest_step(searches):
+    taken = {m for (_, m, hidden), one in searches.items() if one["settings"]["gamma"] == 1.25}
+    assert len(taken) >= 3
+
+
+def test_two_seeds_share_test_images():
+    held_out, pool = cf.composing.HELD_OUT, 1797 - cf.composing.SEARCHED
+    assert round(held_out**2 / pool) == 155
+
+
+# ---------------------------------------------------------------- what the advice is worth
+
+
+def points_lost(part):
+    """Points behind the best by method and way to choose, a number a population; what was seen."""
+    found = []
+    for one in cf.results.stored("13_unseen", part=part):
+        tried = one["values"]["tried"]
+        taken = {m: max(some, key=lambda t: t["own"]) for m, some in tried.items()}
+        top = max(t["test"] for t in taken.values())
+        lost = {m: 100 * (top - t["test"]) for m, t in taken.items()}
+        seen = cf.diagnosis.Diagnosis(**one["values"]["seen"])
+        for way, names in (("two", seen.advice), ("all", taken)):
+            lost[way] = lost[max(names, key=lambda m: taken[m]["own"])]
+        recipe = cf.composing.compose(one["seed"])
+        lost |= {"advice": lost[seen.advice[0]], "sort": seen.sort, "half": recipe.answer < 1}
+        found.append(lost)
+    return {way: np.array([one[way] for one in found]) for way in found[0]}
+
+
+def tally(lost, way, where):
+    some = lost[way][where]
+    return int((some <= 2 + 1e-9).sum()), len(some), round(some.mean(), 1)
+
+
+def test_where_the_advice_fails():
+    lost = points_lost("unseen")
+    half, groups = lost["half"], lost["sort"] == "groups"
+    assert tally(lost, "advice", half) == (8, 15, 3.6)
+    assert tally(lost, "all", half) == (14, 15, 0.5)
+    assert tally(lost, "advice", ~half)[:2] == (27, 33)
+    assert tally(lost, "CLoVE", groups)[:2] == (5, 9)
+    assert tally(lost, "OneShot?", groups)[:2] == (8, 9)
+    design = points_lost("design")
+    assert tally(design, "advice", design["sort"] == "groups")[:2] == (4, 4)
+    assert len(design["sort"]) == 27
+
+
+def test_what_the_advice_gains_on_its_own_parts():
+    lost = points_lost("unseen")
+    gained = lost["FineTuned"] - lost["advice"]
+    for sort, pair in (("groups", (8.8, 2.9)), ("contradiction", (2.8, 3.8))):
+        gap, half = cf.results.interval(gained[lost["sort"] == sort])
+        assert (round(gap, 1), round(half, 1)) == pair
+    assert lost["two"].mean().round(1) == 1.7
+    gap, half = cf.results.interval(lost["advice"] - lost["two"])
+    assert abs(gap) < half
+    gap, half = cf.results.interval(lost["advice"] - lost["all"])
+    assert abs(gap) < half
+
+
+@pytest.fixture(scope="module")
+def diagnoses():
+    found = {}
+    for one in cf.results.stored("13_unseen", part="kinds"):
+        seen = cf.diagnosis.Diagnosis(**one["values"]["seen"])
+        found.setdefault(one["settings"]["kind"], {})[one["seed"]] = seen
+    return found
+
+
+def test_every_kind_is_diagnosed_on_the_final_seeds(diagnoses):
+    assert {kind: sorted(some) for kind, some in diagnoses.items()} == {
+        kind: list(range(10)) for kind in KINDS
+    }
+
+
+def test_what_is_seen_orders_the_table(diagnoses):
+    seen = {k: [one.sort for one in some.values()] for k, some in diagnoses.items()}
+    for kind in ("liars", "hard", "many"):
+        assert set(seen[kind]) == {"groups"}
+    assert seen["nested"].count("groups") == seen["nested"].count("contradiction") == 5
+    assert set(seen["both"]) == {"contradiction"}
+    for kind, asked in (("skewed", 10), ("writers", 8), ("soft", 10), ("tiny", 10)):
+        assert seen[kind].count("neither") == asked
+
+
+def test_the_gap_on_hard_is_smaller_than_after_a_search(diagnoses, searches):
+    def searched(m):  # as the chapter takes it, on both seeds of the search
+        one = searches["hard", m, 16]
+        return 50 * (one["first"][one["won"]] + one["second"][str(one["won"])])
+
+    assert round(np.mean([100 * one.gap[0] for one in diagnoses["hard"].values()])) == 3
+    assert round(searched("FedAvg") - searched("LocalOnly")) == 9
+
+
+def test_the_advice_on_the_kinds(diagnoses, runs):
+    def score(kind, m):
+        return np.array([100 * np.mean(runs[kind, m, 16][s]["clients"] or [0]) for s in range(10)])
+
+    scores = {(kind, m): score(kind, m) for kind in KINDS for m in ROWS}
+    behind, habits = {}, {m: [] for m in cf.composing.METHODS}
+    for kind, some in diagnoses.items():
+        best = max((scores[kind, m] for m in ROWS), key=np.mean)
+        told = np.array([scores[kind, some[s].advice[0]][s] for s in range(10)])
+        behind[kind] = (best - told).mean()
+        for m, lost in habits.items():
+            lost.append((best - scores[kind, m]).mean())
+    worst = max(behind, key=behind.get)
+    assert (worst, round(behind[worst], 1)) == ("tiny", 4.1)
+    assert round(np.mean(list(behind.values())), 1) == 1.1
+    assert min(habits, key=lambda m: np.mean(habits[m])) == "CFL"
+    assert round(np.mean(habits["CFL"]), 1) == 2.0
