@@ -21,7 +21,7 @@ from functools import cache
 import numpy as np
 import torch
 
-from clusterfl_core import comparison, compute, data
+from clusterfl_core import comparison, compute, data, diagnosis
 from clusterfl_core.algorithms import fedsoft
 from clusterfl_core.check import one_of
 from clusterfl_core.clients import Clients, Federation
@@ -288,20 +288,12 @@ def build(kind, seed, held_out="test"):
 
 
 def held_back(people):
-    """The same clients, judged on a part of their own images that they then do not train on.
+    """The same people, known as before, judged on what each client holds back of its own images.
 
-    Of its n images a client holds back those in places 3, 7, 11, ...; the last one if it has fewer
-    than four.
+    What that is says :func:`clusterfl_core.diagnosis.held_back`; they do not train on it.
     """
-    train, halves = people.train, ([], [])
-    for x, y, n in zip(train.x, train.y, train.counts.tolist(), strict=True):
-        back = torch.arange(n) % 4 == 3
-        if n < 4:
-            back = torch.arange(n) == n - 1
-        for part, kept in zip(halves, (~back, back), strict=True):
-            part.append((x[:n][kept], y[:n][kept]))
-    train, test = (Clients.from_lists(*zip(*half, strict=True)) for half in halves)
-    return replace(people, train=train, test=test, test_clusters=people.clusters)
+    parts = diagnosis.held_back(people)
+    return replace(people, train=parts.train, test=parts.test, test_clusters=people.clusters)
 
 
 def judge(state, people):

@@ -90,7 +90,8 @@ class Diagnosis:
         After federated averaging: the length of the mean update over the longest, in [0, 1]. Where
         clients disagree their updates stay long and cancel.
     models, passes : float
-        The price of it all: models moved, and passes over its data, a client.
+        The price of it all: models moved, and passes over its data, a client (NaN if ``local`` does
+        not say how many it makes).
     """
 
     clients: int
@@ -138,7 +139,7 @@ class Diagnosis:
             f"gap {100 * gap:+.1f} ± {100 * gap_error:.1f}, gain {100 * gain:+.1f} ± "
             f"{100 * gain_error:.1f} points (one standard error)\n"
             f"groups among the models trained alone: {some}; best cut {self.excess:+.2f} above "
-            f"clouds without groups (0.07 is asked)\n"
+            f"clouds without groups ({grouping.LEAST} is asked)\n"
             f"first updates: cosine {self.within:.2f} within the cut, {self.across:.2f} across; "
             f"longest over median {self.lengths:.1f}; at rest mean over longest {self.rest:.2f}\n"
             f"advice: {', then '.join(self.advice)}; {WORDS[self.sort]}\n"
@@ -226,7 +227,7 @@ def diagnose(federation, model=None, *, local=None, rounds=20, participation=1.0
         rest=float(resting.mean(0).norm() / max(resting.norm(dim=1).max(), 1e-30)),
         # and three that are not sent otherwise: the first, the last, and the one at rest
         models=moved / len(people) + 3,
-        passes=local.passes * (asked / len(people) + rounds),
+        passes=getattr(local, "passes", float("nan")) * (asked / len(people) + rounds),
     )
 
 
@@ -267,7 +268,7 @@ def held_back(federation):
 def best_cut(rows, seed):
     """The cut of rows [m, p] that stands out most, and by how much.
 
-    As :func:`clusterfl_core.grouping.groups` looks for it, which asks for 0.07: of the cuts of
+    As :func:`clusterfl_core.grouping.groups` looks for it, which asks for ``LEAST``: of the cuts of
     Ward's tree into 2, 3, ..., m // 2 groups the one whose silhouette exceeds most the mean of 99
     clouds that spread alike.
 

@@ -31,11 +31,12 @@ from clusterfl_core.similarity import separation_gap
 
 __all__ = ["adjusted_rand_index", "blind_level", "center_table", "hard", "identity_accuracy"]
 __all__ += ["loss_and_lowest", "lowest", "lowest_loss", "match_clusters", "mixture_ratio"]
-__all__ += ["own_distribution", "own_training_data", "personal_quality", "quality", "same_people"]
+__all__ += ["own_distribution", "own_training_data", "personal_quality", "quality"]
+__all__ += ["refuse_unknown", "same_people"]
 __all__ += ["score", "separation_gap", "torn"]
 
 
-def _judged(state, federation, own=False):
+def refuse_unknown(state, federation, own=False):
     """Refuse what is no state or no federation; or, if ``own``, is not of as many clients."""
     m = len(kind("federation", federation, Federation))
     if own or not isinstance(getattr(state, "models", None), Bank):
@@ -50,7 +51,7 @@ def score(algorithm, state, federation):
     Tensor [m_test], or [m] where the protocol judges the training clients: accuracies in [0, 1], or
     mean squared errors (``federation.classes == 0``). TypeError if it gives something else.
     """
-    _judged(state, federation)
+    refuse_unknown(state, federation)
     own = getattr(algorithm, "test_protocol", None)
     if isinstance(algorithm, type) or not callable(own):
         raise TypeError(f"algorithm must have a test_protocol, got {shown(algorithm)}")
@@ -88,7 +89,7 @@ def lowest_loss(state, federation):
     Its labels are used to choose among the k models, then again to score the choice. That is the
     protocol of IFCA's Table 1; with one model there is nothing to choose.
     """
-    _judged(state, federation)
+    refuse_unknown(state, federation)
     losses = compute.loss_matrix(state.models, federation.test)
     chosen = lowest(losses)
     if not federation.classes:
@@ -105,7 +106,7 @@ def own_distribution(state, federation):
     held-out data of its own if the test clients are the training clients (:func:`same_people`),
     else the mean over all test clients. ValueError if a cluster has no test client.
     """
-    _judged(state, federation, own=True)
+    refuse_unknown(state, federation, own=True)
     test, kinds = federation.test, federation.test_clusters
     if "mixture" in federation.truth:
         shares = federation.truth["mixture"].to(torch.float64)
@@ -137,7 +138,7 @@ def own_training_data(state, federation):
     FedSoft's protocol for local models. It rewards fitting the noise; :func:`own_distribution` is
     the same on data the client has not seen.
     """
-    _judged(state, federation, own=True)
+    refuse_unknown(state, federation, own=True)
     train = federation.train
     return personal_quality(state, federation, torch.arange(len(train)), train)
 
@@ -169,7 +170,7 @@ def personal_quality(state, federation, rows, clients):
     Accuracy or mean squared error; NaN where a client was never assigned a model. Which models
     predict for a client says ``state.predict``; ``rows`` [b] may repeat.
     """
-    _judged(state, federation, own=True)
+    refuse_unknown(state, federation, own=True)
     rows = wholes("rows", rows)
     if len(rows) != len(kind("clients", clients, Clients)):
         raise ValueError(
@@ -188,7 +189,7 @@ def quality(found, state, federation, clients):
     ``found`` is [b, n, classes] or, in a regression, [b, n], as ``state.predict`` gives it or
     :func:`clusterfl_core.compute.outputs` of a bank of b models and ``clients.inputs()``.
     """
-    _judged(state, federation)
+    refuse_unknown(state, federation)
     shape = kind("clients", clients, Clients).y.shape
     if kind("found", found, torch.Tensor).shape[:2] != shape:
         raise ValueError(f"found must be {list(shape)} or longer, got shape {list(found.shape)}")

@@ -28,6 +28,8 @@ from clusterfl_core.randomness import generator
 
 __all__ = ["against_clouds", "cuts", "groups", "silhouette", "spread_alike"]
 
+LEAST = 0.07  # by how much a silhouette must exceed clouds without groups
+
 CLOUDS = 99  # clouds without groups that a cut is held against
 PASSED = 4  # so many of them may look as much like groups as the rows do: about one in twenty
 
@@ -147,7 +149,7 @@ def _normals(source, count):
     return source.normal(count)
 
 
-def groups(rows, seed, least=0.07, recursive=False, clouds=None):
+def groups(rows, seed, least=LEAST, recursive=False, clouds=None):
     """The groups of rows [n, p], perhaps one only: LongTensor [n], in the order of first rows.
 
     Of the cuts of Ward's tree the one is taken whose silhouette exceeds most that of the same cut

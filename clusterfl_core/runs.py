@@ -157,9 +157,8 @@ def _unreadable(path, error):
 
 def essence(run):
     """What must agree for one run to go on from another, each as one line of text."""
-    parameters = kind(
-        "run", run, Run
-    ).state.bank.tensors.items()  # a printed model need not show shapes and types
+    kind("run", run, Run)
+    parameters = run.state.bank.tensors.items()  # a printed model need not show shapes and types
     form = {name: (tuple(tensor.shape[1:]), tensor.dtype) for name, tensor in parameters}
     found = {"algorithm": type(run.algorithm).__name__} | vars(run.algorithm)
     found |= {"parameters": form, "seed": run.seed, "data": run.data}

@@ -85,7 +85,7 @@ def test_each_fourth_image_is_held_back(n, back):
     x = torch.arange(10, dtype=torch.uint8)[:, None, None]
     everyone = cf.Clients.from_lists([x[:n], x], [torch.zeros(n).long(), torch.zeros(10).long()])
     if n == 1:
-        with pytest.raises(ValueError, match="client 0 has none"):
+        with pytest.raises(ValueError, match="client 0 has one"):
             composing.held_back(cf.Federation(everyone, everyone, classes=2))
         return
     halves = composing.held_back(cf.Federation(everyone, everyone, classes=2))

@@ -406,6 +406,16 @@ DOORS = {
 }
 
 
+def test_an_error_of_the_rehearsal_says_that_one_client_answered_alone():
+    def absorb(self, state, parts):
+        raise RuntimeError(f"{len(Replies.join(parts).clients)} of 6")
+
+    with pytest.raises(RuntimeError, match="1 of 6") as error:
+        cf.run(Broken(absorb=absorb), lines(), 3)
+    (note,) = error.value.__notes__
+    assert "one client answers alone: Mine.absorb must cope with that" in note
+
+
 @pytest.mark.parametrize("what", DOORS)
 def test_what_is_wrong_is_one_sentence_before_any_round(what, tmp_path):
     changed, sentence = DOORS[what]

@@ -1,5 +1,6 @@
 """What can be seen without the truth: each observable against plain loops, and who may look."""
 
+import math
 from dataclasses import asdict, replace
 
 import numpy as np
@@ -377,3 +378,17 @@ def test_on_them_the_advice_beats_each_single_habit():
     for habit in rows.T:
         gap, half = cf.results.interval(habit - told)
         assert gap > half
+
+
+class Strange:
+    """A solver of somebody's own, which says nothing of its passes."""
+
+    def train(self, start, clients, key):
+        return STEP.train(start, clients, key)
+
+
+def test_a_solver_of_ones_own_is_taken_and_its_price_is_said_to_be_unknown():
+    strange, known = seen(people(), local=Strange()), seen(people())
+    assert math.isnan(strange.passes)
+    assert replace(strange, passes=known.passes) == known
+    assert "nan passes" in str(strange)

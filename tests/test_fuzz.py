@@ -1932,6 +1932,7 @@ INSIDE = {
     "images": {RECORDS: "Images"},
     "texts": {RECORDS: "Texts"},
     "door": {DOOR: " ".join(cf.door.__all__)},
+    "evaluation": {DOOR: "refuse_unknown"},
     "panels": {HOT: "Figure Panel"},
     "svg": {HOT: "draw"},
     "looks": {RECORDS: "Look"},

@@ -184,7 +184,7 @@ def own_leaf(state, federation):
     Test clients who are not the training clients (:func:`clusterfl_core.evaluation.same_people`)
     have no leaf; each takes the model with the lowest loss on its own data.
     """
-    evaluation._judged(state, federation)
+    evaluation.refuse_unknown(state, federation)
     if not evaluation.same_people(federation):
         return evaluation.lowest_loss(state, federation)
     judge = compute.accuracies if federation.classes else compute.mean_losses

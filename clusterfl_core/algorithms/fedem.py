@@ -59,7 +59,7 @@ def mixture(state, federation):
     predict with the average of the models' predictions by the weights found. Their labels are used
     to find the weights, then again to score.
     """
-    evaluation._judged(state, federation)
+    evaluation.refuse_unknown(state, federation)
     test = federation.test
     table, mask = compute.point_loss_table(state.bank, test), test.mask()
     k = len(state.bank)

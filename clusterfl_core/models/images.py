@@ -21,10 +21,9 @@ def _planes(x):
 
 
 def _sizes(channels, side, classes):
-    sizes = {"channels": channels, "side": side, "classes": classes}
-    # _halved says of a side that it is too small
-    least = {"side": 0}
-    return [whole(name, size, least.get(name, 1), MOST) for name, size in sizes.items()]
+    """The sizes as whole numbers; whether a side is too small says :func:`_halved`."""
+    sizes = ("channels", channels, 1), ("side", side, 0), ("classes", classes, 1)
+    return [whole(name, size, least, MOST) for name, size, least in sizes]
 
 
 def _halved(side, times):
