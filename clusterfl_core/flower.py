@@ -352,6 +352,7 @@ class Server:
         self.counts, self.points = {}, {}  # of each client, as it first said
         self.holds = {}  # client -> (node, names of the models it keeps there)
         self.missing, self.trips = [], 0
+        self.forms = Counter()  # of the answers that were absorbed, see _form
 
     def wait(self):
         """Wait until all clients are there: a :class:`Enrolment`."""
@@ -423,7 +424,7 @@ class Server:
             answer = answers[client]
             whole[client] = answer if isinstance(answer, str) else _reply(answer, client, jobs.bank)
         forms = Counter(_form(answer) for answer in whole.values() if not isinstance(answer, str))
-        usual = forms.most_common(1)[0][0] if forms else None
+        usual = max(forms, key=lambda form: (forms[form], self.forms[form]), default=None)
         parts = []
         for client, answer in whole.items():
             if not isinstance(answer, str) and _form(answer) != usual:
@@ -454,7 +455,7 @@ class Server:
                 f"round {state.round + 1}: none of the {len(whole)} clients asked gave an answer "
                 f"that can be used: {why}"
             )
-        replies = Replies.join(parts)
+        replies, self.forms[usual] = Replies.join(parts), self.forms[usual] + len(parts)
         asked = [row for row, i in enumerate(jobs.clients.tolist()) if i in self.nodes]
         sent = len(replies.bank) if replies.bank else 0
         return after, jobs.take(asked), replies, replies.sound(), sent

@@ -429,6 +429,13 @@ def choose(losses):
 """,
         "points": 67,
     },
+    "NaN counts as a large loss": {  # infinity is larger
+        "choose": """
+def choose(losses):
+    return int(losses.nan_to_num(nan=1e9).argmin())
+""",
+        "points": 67,
+    },
     "surplus is the model with the fewest clients": {
         "surplus": """
 def surplus(losses):
@@ -519,7 +526,7 @@ def option_one(thetas, chosen, returned, m):
     "numbers of NumPy, and SciPy": {
         "choose": """
 def choose(losses):
-    return int(losses.nan_to_num(nan=1e9).numpy().argmin())
+    return int(losses.nan_to_num(nan=float("inf")).numpy().argmin())
 """,
         "distance": """
 def distance(found, truth):
@@ -588,6 +595,7 @@ FAILS["A2_ifca"] = {
     "the sentence counts what is well": {"test-draw-words"},
     "loss summed over points": {"test-client-losses"},
     "NaN is chosen": {"test-choose"},
+    "NaN counts as a large loss": {"test-choose"},
     "surplus is the model with the fewest clients": {"test-surplus"},
     "surplus learnt by heart": {"test-surplus"},
     "each model judged beside all others": {"test-keep"},

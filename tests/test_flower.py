@@ -311,6 +311,19 @@ def test_a_bad_answer_is_left_out_with_a_sentence(what):
     assert same(far.state, without(algorithm, federation, {2: [1]}))
 
 
+def test_of_two_forms_as_frequent_the_one_that_was_absorbed_before_is_right():
+    """Two clients are silent, one of the other two sends too much."""
+    federation, algorithm = digits(), ALGORITHMS["IFCA, Gram"][1]
+    for bad, good in ((0, 3), (3, 0)):
+        breaks = {(2, client): partial(broken, "silent") for client in (1, 2)}
+        breaks[2, bad] = partial(broken, "two models")
+        far = serve(Network(algorithm, federation, breaks), algorithm, 3, federation)
+        whys = {one["client"]: one["why"] for one in far.history[1]["missing"]}
+        assert sorted(whys) == sorted((1, 2, bad)), good
+        assert whys[bad] == SAID["two models"]
+        assert same(far.state, without(algorithm, federation, {2: [1, 2, bad]}))
+
+
 def absences(run, weighs):
     """{trip: clients}, counted through all rounds, from what the records say."""
     found, before = {}, 0
