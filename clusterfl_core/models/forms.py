@@ -193,8 +193,11 @@ class FirstLinear(Form):
             if step < steps - 1:
                 plus_product(hidden, kernel, slope, -rate)
         moved = product(total.mul_(-rate).mT, x)
-        for one, row in zip(moved, rows.tolist(), strict=True):
-            one += weight[row]  # one after another: a copy of all starting weights would cost more
+        if moved.device.type == "cpu":
+            for one, row in zip(moved, rows.tolist(), strict=True):
+                one += weight[row]  # a copy of all starting weights would cost more
+        else:  # one launch in place of one a client
+            moved += weight[rows]
         return rest | {self.weight: moved, self.bias: bias[rows] + total.sum(1)}
 
 
