@@ -40,7 +40,6 @@ def test_the_search_takes_the_highest_sum_of_two_looks(method):
     sums = {place: first[int(place)] + again for place, again in second.items()}
     assert sums[str(found["won"])] == max(sums.values())
     assert found["settings"] == found["tried"][found["won"]]
-    assert int(np.argmax(first[:6])) in map(int, np.flatnonzero(first[:6] == np.max(first[:6])))
 
 
 @pytest.mark.parametrize("method", ["OneShot", "CFL", "FedSoft+", "FedEM", "LocalOnly", "FedAvg"])
