@@ -17,13 +17,14 @@ from itertools import product
 import numpy as np
 import torch
 
-from clusterfl_core import comparison, composing, compute, evaluation
+from clusterfl_core import comparison, composing, compute, diagnosis, evaluation, results
 from clusterfl_core.check import function, one_of
 from clusterfl_core.models import MLP
 from clusterfl_core.simulation import Diverged
 
 __all__ = [
-    "MIDDLE", "UNSAID", "final", "search", "second_look", "stage_1", "stage_2", "taken", "validate",
+    "MIDDLE", "UNSAID", "behind", "final", "runs", "search", "searches", "second_look", "stage_1",
+    "stage_2", "taken", "validate",
 ]  # fmt: skip
 
 MIDDLE = {"k": 3, "alone": 100, "own": 20, "own_gamma": 0.1}
@@ -227,3 +228,54 @@ def _best_start(algorithm, people, seed, device, starts):
 
     state, rest = _spend(algorithm, min(runs, key=loss), people, left, device)
     return state, purse - rest
+
+
+# ---------------------------------------------------------------- what is stored
+
+
+def searches():
+    """The stored searches, mended where their list had a twin: values by (kind, method, hidden)."""
+    kept = results.stored("13_fair_search") + results.stored("13_fair_mended", part="search")
+    return {_key(one): one["values"] for one in kept if one["seed"] == 500}
+
+
+def runs(first=False):
+    """The stored final runs of seeds 0 to 9: a list of values by (kind, row, hidden).
+
+    Where a mended search took another setting the runs are those with it; with ``first`` those of
+    the first search.
+    """
+    found = _by_seed(results.stored("13_fair_final"))
+    if not first:
+        found |= _by_seed(results.stored("13_fair_mended", part="final"))
+    return found
+
+
+def _key(record):
+    return tuple(record["settings"][name] for name in ("kind", "method", "hidden"))
+
+
+def _by_seed(records):
+    found = {}
+    for one in records:
+        if one["seed"] < 10:
+            found.setdefault(_key(one), []).append(one["values"])
+    return found
+
+
+def behind(values):
+    """Points behind the best of all methods on one population of ``13_unseen``.
+
+    ``values`` are those of the record. The dict that is given has each method, "the advice" of
+    :func:`clusterfl_core.diagnose`, "its two" (the better of both methods named, by the images
+    held back) and "play all" (the best of all by them).
+    """
+    tried = values["tried"].items()
+    played = {m: max(some, key=lambda one: one["own"]) for m, some in tried}
+    top = max(one["test"] for one in played.values())
+    lost = {m: 100 * (top - one["test"]) for m, one in played.items()}
+    told = diagnosis.Diagnosis(**values["seen"]).advice
+    lost["the advice"] = lost[told[0]]
+    for way, some in (("its two", told), ("play all", played)):
+        lost[way] = lost[max(some, key=lambda m: played[m]["own"])]
+    return lost

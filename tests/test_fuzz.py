@@ -1922,7 +1922,9 @@ INSIDE = {
         RECORDS: "LeanFedSoft Recipe",
         CHAPTER: "answering build compose deal held_back judge make persons",
     },
-    "contest": {CONTEST: "final search second_look stage_1 stage_2 taken validate"},
+    "contest": {
+        CONTEST: "behind final runs search searches second_look stage_1 stage_2 taken validate",
+    },
     "diagnosis": {RECORDS: "Diagnosis", DIAGNOSED: "best_cut diagnose held_back"},
     "comparison": {},
     "compute": {HOT: " ".join(cf.compute.__all__)},
