@@ -23,8 +23,8 @@ from clusterfl_core.models import MLP
 from clusterfl_core.simulation import Diverged
 
 __all__ = [
-    "MIDDLE", "UNSAID", "behind", "final", "runs", "search", "searches", "second_look", "stage_1",
-    "stage_2", "taken", "validate",
+    "MIDDLE", "UNSAID", "behind", "final", "repeated", "runs", "search", "searches",
+    "second_look", "stage_1", "stage_2", "taken", "validate",
 ]  # fmt: skip
 
 MIDDLE = {"k": 3, "alone": 100, "own": 20, "own_gamma": 0.1}
@@ -279,3 +279,18 @@ def behind(values):
     for way, some in (("its two", told), ("play all", played)):
         lost[way] = lost[max(some, key=lambda m: played[m]["own"])]
     return lost
+
+
+def repeated():
+    """Final runs that were played once more on another machine.
+
+    A list of (key, seed, points), the last how many points the mean client is apart from the run
+    that counts.
+    """
+    counted = {(_key(one), one["seed"]): one["values"] for one in results.stored("13_fair_final")}
+    found = []
+    for one in results.stored("13_fair_mended", part="repeat"):
+        key = _key(one), one["seed"]
+        here, there = (100 * float(np.mean(v["clients"])) for v in (one["values"], counted[key]))
+        found.append((*key, here - there))
+    return found
