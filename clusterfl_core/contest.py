@@ -23,8 +23,8 @@ from clusterfl_core.models import MLP
 from clusterfl_core.simulation import Diverged
 
 __all__ = [
-    "MIDDLE", "UNSAID", "behind", "final", "repeated", "runs", "search", "searches",
-    "second_look", "stage_1", "stage_2", "taken", "validate",
+    "MIDDLE", "UNSAID", "behind", "diagnoses", "final", "minutes", "repeated", "runs", "search",
+    "searches", "second_look", "stage_1", "stage_2", "taken", "validate",
 ]  # fmt: skip
 
 MIDDLE = {"k": 3, "alone": 100, "own": 20, "own_gamma": 0.1}
@@ -293,4 +293,22 @@ def repeated():
         key = _key(one), one["seed"]
         here, there = (100 * float(np.mean(v["clients"])) for v in (one["values"], counted[key]))
         found.append((*key, here - there))
+    return found
+
+
+def diagnoses():
+    """What :func:`clusterfl_core.diagnose` saw of the kinds: by kind a list of dicts, by seed."""
+    found = {}
+    for one in results.stored("13_unseen", part="kinds"):
+        found.setdefault(one["settings"]["kind"], []).append(one["values"]["seen"])
+    return found
+
+
+def minutes():
+    """How long all of the stored searches and runs took, by version of PyTorch ("2.14")."""
+    found = {}
+    for experiment in ("13_fair_search", "13_fair_final", "13_fair_mended"):
+        for one in results.stored(experiment):
+            torch_ = ".".join(one["versions"]["torch"].split(".")[:2])
+            found[torch_] = found.get(torch_, 0) + one["seconds"] / 60
     return found

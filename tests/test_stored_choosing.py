@@ -322,6 +322,17 @@ def tally(lost, way, where):
     return int((some <= 2 + 1e-9).sum()), len(some), round(some.mean(), 1)
 
 
+def test_the_library_counts_the_same_points():
+    lost = points_lost("unseen")
+    each = [
+        cf.contest.behind(one["values"]) for one in cf.results.stored("13_unseen", part="unseen")
+    ]
+    names = {"the advice": "advice", "its two": "two", "play all": "all"}
+    assert set(each[0]) == {*cf.composing.METHODS, *names}
+    for way in each[0]:
+        assert np.allclose([one[way] for one in each], lost[names.get(way, way)])
+
+
 def test_where_the_advice_fails():
     lost = points_lost("unseen")
     half, groups = lost["half"], lost["sort"] == "groups"
@@ -361,6 +372,13 @@ def test_every_kind_is_diagnosed_on_the_final_seeds(diagnoses):
     assert {kind: sorted(some) for kind, some in diagnoses.items()} == {
         kind: list(range(10)) for kind in KINDS
     }
+
+
+def test_the_library_reads_the_same_diagnoses(diagnoses):
+    read = cf.contest.diagnoses()
+    assert {kind: len(some) for kind, some in read.items()} == dict.fromkeys(KINDS, 10)
+    for kind, some in diagnoses.items():
+        assert [cf.diagnosis.Diagnosis(**one) for one in read[kind]] == [some[s] for s in range(10)]
 
 
 def test_what_is_seen_orders_the_table(diagnoses):
