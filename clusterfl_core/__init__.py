@@ -17,10 +17,10 @@ from clusterfl_core.version import __version__
 os.environ.setdefault("MKL_CBWR", "AUTO")
 
 _PLAIN = [
-    "banks", "check", "claims", "clients", "comparison", "composing", "compute", "contract",
-    "data", "diagnosis", "door", "evaluation", "figures", "files", "flower", "grouping", "live",
-    "machine", "matching", "models", "populations", "randomness", "results", "runs", "similarity",
-    "simulation", "solvers", "starts", "theory", "trials", "trust",
+    "banks", "check", "claims", "clients", "comparison", "composing", "compute", "contest",
+    "contract", "data", "diagnosis", "door", "evaluation", "figures", "files", "flower", "grouping",
+    "live", "machine", "matching", "models", "populations", "randomness", "results", "runs",
+    "similarity", "simulation", "solvers", "starts", "theory", "trials", "trust",
 ]  # fmt: skip
 _ROOMS = {name: f"{__name__}.{name}" for name in _PLAIN} | {
     name: f"{__name__}.algorithms.{name}"

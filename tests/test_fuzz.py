@@ -1900,6 +1900,7 @@ PAGE = "makes the pages' laboratories, with entries that were looked at"
 WIRE = "between Flower's programs; what comes over the wire is doubted there, see test_flower.py"
 PRINTED = "writes the rows of the claims page from a ledger that its own tests hold"
 CHAPTER = "composes what chapter 13 plays; its own tests are in test_composing.py"
+CONTEST = "plays what chapter 13 compares; its own tests are in test_contest.py"
 DIAGNOSED = "its wrong inputs are tried one by one in test_diagnosis.py"
 STRANGER = "asked of an algorithm of one's own; door.admit looks at it, see test_door.py"
 INSIDE = {
@@ -1920,6 +1921,10 @@ INSIDE = {
     "composing": {
         RECORDS: "LeanFedSoft Recipe",
         CHAPTER: "answering build compose deal held_back judge make persons",
+    },
+    "contest": {
+        CONTEST: "behind diagnoses final minutes repeated runs search searches second_look stage_1 "
+        "stage_2 taken validate",
     },
     "diagnosis": {RECORDS: "Diagnosis", DIAGNOSED: "best_cut diagnose held_back"},
     "comparison": {},

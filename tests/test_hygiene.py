@@ -35,6 +35,7 @@ LAYERS = [
     {"simulation"},
     {"starts", "trials", "flower", "comparison", "claims", "diagnosis"},
     {"composing"},
+    {"contest"},
     {"live"},
 ]
 

@@ -8,28 +8,46 @@ from house import ROOT
 
 import clusterfl_core as cf
 
-KINDS = [*cf.composing.RECIPES, "writers"]  # what the hours allowed of the protocol
+KINDS = [*cf.composing.RECIPES, *cf.composing.PEOPLE]
 ROWS = [*cf.composing.METHODS, "IFCA, five", "OneShot, five"]
 PROTOCOL = "3a7689d926962ea31fca21dc6d56299f52a7da9c5f77ddcaa117790f00d874b9"
 
 
+def setting(record):
+    return tuple(record["settings"][name] for name in ("kind", "method", "hidden"))
+
+
+def by_seed(experiment):
+    found = {}
+    for one in cf.results.stored(experiment):
+        found.setdefault(setting(one), {})[one["seed"]] = one["values"]
+    return found
+
+
 @pytest.fixture(scope="module")
 def runs():
-    found = {}
-    for one in cf.results.stored("13_fair_final"):
-        what = one["settings"]
-        key = what["kind"], what["method"], what["hidden"]
-        found.setdefault(key, {})[one["seed"]] = one["values"]
+    """By kind, row and width, then by seed; where a search was mended the runs that followed."""
+    mended = cf.results.stored("13_fair_mended", part="final")
+    found = by_seed("13_fair_final")
+    for one in mended:
+        found[setting(one)][one["seed"]] = one["values"]
     return found
 
 
 @pytest.fixture(scope="module")
-def searches():
-    found = {}
-    for one in cf.results.stored("13_fair_search"):
-        what = one["settings"]
-        found[what["kind"], what["method"], what["hidden"]] = one["values"]
-    return found
+def first_searches():
+    return {setting(one): one["values"] for one in cf.results.stored("13_fair_search")}
+
+
+@pytest.fixture(scope="module")
+def mended():
+    kept = cf.results.stored("13_fair_mended", part="search")
+    return {setting(one): one["values"] for one in kept}
+
+
+@pytest.fixture(scope="module")
+def searches(first_searches, mended):
+    return first_searches | mended
 
 
 def test_the_protocol_is_the_one_that_was_fixed():
@@ -193,14 +211,80 @@ def test_where_one_heap_is_seen_one_shot_is_federated_averaging_and_yet_ahead(en
     assert (round(gap, 1), round(half, 1)) == (2.4, 1.1)
 
 
-def test_a_setting_was_looked_at_again_twice(searches):
-    plain = {"shared": False, "first": "losses"}
+UNSAID = {"shared": False, "first": "losses"}
+MENDED = {("hard", "IFCA", 16), ("nested", "IFCA", 16), ("tiny", "CLoVE", 16)}
+MENDED |= {("nested", "CLoVE", 64)}
+
+
+def test_a_setting_was_looked_at_again_twice_in_the_first_searches(first_searches):
     twice = {"IFCA": 0, "CLoVE": 0}
-    for (_, method, hidden), one in searches.items():
+    for (_, method, hidden), one in first_searches.items():
         if hidden == 16 and method in twice:
-            again = [plain | one["tried"][int(i)] for i in one["second"]]
+            again = [UNSAID | one["tried"][int(i)] for i in one["second"]]
             twice[method] += any(again.count(setting) > 1 for setting in again)
     assert twice == {"IFCA": 3, "CLoVE": 6}
+
+
+def test_no_search_that_counts_looked_twice_at_a_setting(searches):
+    for key, one in searches.items():
+        again = [UNSAID | one["tried"][int(i)] for i in one["second"]]
+        assert all(again.count(setting) == 1 for setting in again), key
+
+
+def test_a_mended_search_keeps_what_was_seen_and_adds_one_second_look(first_searches, mended):
+    assert len(mended) == 11
+    for key, one in mended.items():
+        old = first_searches[key]
+        tried = [UNSAID | setting for setting in old["tried"]]
+        looks = {str(UNSAID | old["tried"][int(i)]): x for i, x in old["second"].items()}
+        added = 0
+        assert len(one["tried"]) == len(one["first"]) == 13
+        for place, setting in enumerate(one["tried"]):
+            setting = UNSAID | setting
+            assert one["first"][place] == old["first"][tried.index(setting)]
+            if (again := one["second"].get(str(place))) is not None:
+                added += str(setting) not in looks
+                assert looks.get(str(setting), again) == again
+        assert added == 1, key
+        assert cf.contest.taken(one["first"], one["second"]) == one["won"]
+    changed = {
+        key
+        for key, one in mended.items()
+        if UNSAID | one["settings"] != UNSAID | first_searches[key]["settings"]
+    }
+    assert changed == MENDED
+
+
+def test_where_another_setting_is_taken_all_its_rows_are_played_anew():
+    kept = {}
+    for one in cf.results.stored("13_fair_mended", part="final"):
+        kept.setdefault(setting(one), set()).add(one["seed"])
+    rows = {(kind, f"{m}{way}", u) for kind, m, u in MENDED for way in ("", ", five")}
+    rows = {row for row in rows if row[1] != "CLoVE, five"}
+    rows |= {("hard", f"IFCA, k = {k}", 16) for k in (2, 3, 4, 8)}
+    assert kept == {row: set(range(10)) for row in rows}
+
+
+def test_the_library_reads_the_same_runs(runs, searches):
+    assert cf.contest.searches() == searches
+    read = cf.contest.runs()
+    assert read == {key: [some[s] for s in range(10)] for key, some in runs.items()}
+    first = by_seed("13_fair_final")
+    assert cf.contest.runs(first=True) == {
+        key: [some[s] for s in range(10)] for key, some in first.items()
+    }
+    assert {key for key in first if read[key] != cf.contest.runs(first=True)[key]}
+
+
+def test_a_kind_and_width_was_played_on_one_machine():
+    """So that no difference compares two; repeats apart."""
+    versions = {}
+    for experiment in ("13_fair_search", "13_fair_final", "13_fair_mended"):
+        for one in cf.results.stored(experiment):
+            if one["settings"].get("part") != "repeat":
+                kind, _, hidden = setting(one)
+                versions.setdefault((kind, hidden), set()).add(one["versions"]["torch"])
+    assert all(len(some) == 1 for some in versions.values())
 
 
 def test_several_methods_took_the_largest_step(searches):
@@ -236,6 +320,17 @@ def points_lost(part):
 def tally(lost, way, where):
     some = lost[way][where]
     return int((some <= 2 + 1e-9).sum()), len(some), round(some.mean(), 1)
+
+
+def test_the_library_counts_the_same_points():
+    lost = points_lost("unseen")
+    each = [
+        cf.contest.behind(one["values"]) for one in cf.results.stored("13_unseen", part="unseen")
+    ]
+    names = {"the advice": "advice", "its two": "two", "play all": "all"}
+    assert set(each[0]) == {*cf.composing.METHODS, *names}
+    for way in each[0]:
+        assert np.allclose([one[way] for one in each], lost[names.get(way, way)])
 
 
 def test_where_the_advice_fails():
@@ -277,6 +372,13 @@ def test_every_kind_is_diagnosed_on_the_final_seeds(diagnoses):
     assert {kind: sorted(some) for kind, some in diagnoses.items()} == {
         kind: list(range(10)) for kind in KINDS
     }
+
+
+def test_the_library_reads_the_same_diagnoses(diagnoses):
+    read = cf.contest.diagnoses()
+    assert {kind: len(some) for kind, some in read.items()} == dict.fromkeys(KINDS, 10)
+    for kind, some in diagnoses.items():
+        assert [cf.diagnosis.Diagnosis(**one) for one in read[kind]] == [some[s] for s in range(10)]
 
 
 def test_what_is_seen_orders_the_table(diagnoses):
