@@ -8,8 +8,6 @@ The rule of the advice was found on composed populations (:func:`clusterfl_core.
 of scikit-learn's digits, then tried on others: ``RECORD`` says how often it was right. About other
 data, networks and purses it is a guess, and so the report says what it rests on.
 
-Examples
---------
 >>> import clusterfl_core as cf
 >>> found = diagnose(cf.comparison.build("hard", seed=0))
 >>> found.clients, found.points, found.classes, found.groups

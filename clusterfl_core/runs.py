@@ -4,8 +4,6 @@ A saved run holds data and the names of classes. Loading executes no code of the
 in it, those of this package, PyTorch's layers and NumPy's numbers are known, and every other class
 has to be named by who loads it. A run that is resumed names them itself, through the algorithm.
 
-Examples
---------
 >>> import tempfile
 >>> from pathlib import Path
 >>> import torch

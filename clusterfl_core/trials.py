@@ -8,8 +8,6 @@ run the gradient of the one model that the client chose. The numbers are those o
 ``run(IFCA(LinearRegression(d), k, LocalSGD(1, gamma), option="gradients"), ...)``, up to the order
 in which sums are rounded.
 
-Examples
---------
 >>> import torch
 >>> import clusterfl_core as cf
 >>> truth = torch.tensor([[2.0, 0.0], [0.0, 2.0]])

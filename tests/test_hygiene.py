@@ -287,6 +287,19 @@ def test_a_room_names_what_is_public(path):
         assert hasattr(module, name), name
 
 
+SHARED = ("contract", "clients", "randomness", "banks", "compute", "solvers", "evaluation")
+
+
+def test_one_algorithm_can_be_followed_from_end_to_end_in_2100_lines():
+    """The rooms that every algorithm goes through, and the longest of the papers' three."""
+
+    def lines(name):
+        return len((PACKAGE / f"{name}.py").read_text(encoding="utf-8").splitlines())
+
+    longest = max(lines(f"algorithms/{name}") for name in ("ifca", "cfl", "fedsoft"))
+    assert sum(map(lines, (*SHARED, "simulation"))) + longest <= 2100
+
+
 def test_no_tool_imports_a_test():
     tests = {path.stem for path in (ROOT / "tests").glob("*.py")}
     for path in (ROOT / "tools").rglob("*.py"):

@@ -1,7 +1,5 @@
 """Images with labels: scikit-learn's digits, and torchvision's sets from the cache.
 
-Examples
---------
 >>> digits = load("digits")
 >>> digits.y_test[:5]
 tensor([6, 6, 6, 2, 5])

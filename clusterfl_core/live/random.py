@@ -17,8 +17,6 @@ Each number takes one block (w0, w1, w2, w3) of its own:
 Integers and uniforms are equal bit for bit in both languages; normals up to the rounding of
 logarithm and cosine.
 
-Examples
---------
 >>> stream(7, "points", 2, 0).integers(10, 8).tolist()
 [9, 2, 7, 0, 2, 0, 1, 6]
 >>> stream(7, "points", 2, 0).shuffle(5)

@@ -4,8 +4,6 @@
 own generator (:mod:`clusterfl_core.live.random`), and so are first models, participants, selections
 and starts of k-means. So the run is the one in the page, in float64, up to rounding.
 
-Examples
---------
 >>> import clusterfl_core as cf
 >>> from clusterfl_core.live import replay
 >>> federation = replay.linear(truth=[[2, 0], [0, 2]], clients=3, points=20, noise=0.1, seed=1)
