@@ -248,7 +248,7 @@ def imported(tree: ast.AST, where: str) -> set[str]:
             named = re.fullmatch(r"(clusterfl_core\.(\w+))[\w.:]*", node.value)
             modules = [named[1]] if named and named[2] in set().union(*LAYERS) else []
         for module in modules:
-            first, *rest = str(module).split(".")
+            first, *rest = re.split("[.:]", str(module))
             if first == "clusterfl_core":
                 found.add(rest[0] if rest else "")
     return found
