@@ -169,10 +169,6 @@ def _outline(marker):
     path = style.get_path().transformed(style.get_transform())
     for numbers, code in path.iter_segments(simplify=False):
         letter = {1: "M", 2: "L", 3: "Q", 4: "C", 79: "Z"}[int(code)]
-        points = "" if letter == "Z" else " ".join(f"{2 * v:.3g}" for v in numbers * _flip(numbers))
-        words.append(letter + points)
+        points = (numbers.reshape(-1, 2) * [2, -2]).ravel()
+        words.append(letter + ("" if letter == "Z" else " ".join(f"{v:.3g}" for v in points)))
     return "".join(words)
-
-
-def _flip(numbers):
-    return [1, -1] * (len(numbers) // 2)
