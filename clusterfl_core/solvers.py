@@ -102,10 +102,10 @@ class LocalSolver:
         """
         rate = self.rate(key[1])
         if pull is None and self.in_gram_form(bank.model, clients):
-            x, y = clients.inputs(bank.dtype), clients.y
+            x, y, steps = clients.inputs(bank.dtype), clients.y, self.steps or self.epochs
             factors = point_factors(clients.mask(), bank.dtype, weights)
             rows = torch.arange(len(clients)) if rows is None else rows
-            return compute.gram_descent(bank, rows, x, y, factors, self.passes, rate, hidden)
+            return compute.gram_descent(bank, rows, x, y, factors, steps, rate, hidden)
         bank = bank if rows is None else bank.take(rows)
         memory = self.begin(bank)
 
@@ -128,7 +128,7 @@ class LocalSolver:
     def in_gram_form(self, model, clients):
         """Whether descent is full-batch and plain, and cheaper in Gram form."""
         plain = self.batch_size is None and type(self) is LocalSGD  # a subclass may step otherwise
-        return plain and compute.gram_pays(model, clients.y.shape[1], self.passes)
+        return plain and compute.gram_pays(model, clients.y.shape[1], self.steps or self.epochs)
 
     @property
     def passes(self):
@@ -151,7 +151,7 @@ class LocalSolver:
         x, extra = clients.inputs(dtype), () if weights is None else (weights,)
         if self.batch_size is None:
             everything = (x, clients.y, clients.mask(), *extra)
-            yield from repeat(everything, self.passes)
+            yield from repeat(everything, self.steps or self.epochs)
             return
         pairs = zip(clients.counts.tolist(), clients.ids.tolist(), strict=True)
         drawn = [self.draw(count, generator(BATCHES, *key, client)) for count, client in pairs]
