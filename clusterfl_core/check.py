@@ -171,7 +171,7 @@ def numbers(name, given):
 
 
 def tensor(name, value, *axes):
-    """The value, if it is a tensor with these axes, a length or a letter each; else an error."""
+    """A tensor with these axes, each a length or a letter for any; else TypeError or ValueError."""
     found = kind(name, value, torch.Tensor).shape
     wrong = any(isinstance(a, int) and a != n for a, n in zip(axes, found, strict=False))
     if len(found) != len(axes) or wrong:
