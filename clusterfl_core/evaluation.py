@@ -15,7 +15,7 @@ import torch
 
 from clusterfl_core import compute, models
 from clusterfl_core.banks import Bank
-from clusterfl_core.check import kind, shown, tensor, wholes
+from clusterfl_core.check import kind, shown, wholes
 from clusterfl_core.clients import Clients, Federation
 from clusterfl_core.contract import State
 from clusterfl_core.matching import (
@@ -87,10 +87,9 @@ def lowest_loss(state, federation):
     protocol of IFCA's Table 1; with one model there is nothing to choose.
     """
     refuse_unknown(state, federation)
-    losses = compute.loss_matrix(state.models, federation.test)
-    chosen = lowest(losses)
+    least, chosen = loss_and_lowest(compute.loss_matrix(state.models, federation.test))
     if not federation.classes:
-        return losses.gather(1, chosen[:, None])[:, 0]
+        return least
     return compute.accuracies(state.models.take(chosen), federation.test)
 
 
@@ -152,8 +151,11 @@ def mixture_ratio(personal, federation):
         raise ValueError(f"federation must know theta and mixture in its truth, got {list(truth)}")
     theta, u = (truth[key].to(torch.float64) for key in ("theta", "mixture"))
     best = u @ theta
+    if kind("personal", personal, torch.Tensor).shape != best.shape:
+        form = f"{list(best.shape)}, a model of each client"
+        raise ValueError(f"personal must be {form}, got shape {list(personal.shape)}")
     floor = 1 + u @ theta.square().sum(1) - best.square().sum(1)
-    extra = (tensor("personal", personal, *best.shape).to(torch.float64) - best).square().sum(1)
+    extra = (personal.to(torch.float64) - best).square().sum(1)
     return 1 + float(extra.mean() / floor.mean())
 
 

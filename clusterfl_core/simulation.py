@@ -153,12 +153,11 @@ def rounds(algorithm, federation, rounds, *, seed=0, device="auto", start=None, 
         Whether ``replies`` hold the models that the clients sent.
     """
     device, rounds, state = machine.named_device(device), whole("rounds", rounds), start
-    kind("federation", federation, Federation)
-    keep = flag("keep", keep)
+    m, keep = len(kind("federation", federation, Federation)), flag("keep", keep)
     if start is None:
         state = door.admit(algorithm, federation, whole("seed", seed, 0), rounds)
     else:
-        door.check_state("start", start, len(federation))
+        door.check_state("start", start, m)
     clients = machine.placed(federation.train, device)
     trip = partial(_trip, algorithm, clients=clients, device=device, keep=keep)
     for _ in range(rounds):
