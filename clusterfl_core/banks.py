@@ -3,8 +3,6 @@
 A bank holds the k cluster models of a server, or the b local models of the clients that work in a
 round, so that one operation acts on all of them.
 
-Examples
---------
 >>> import torch
 >>> from clusterfl_core.banks import Bank
 >>> from clusterfl_core.models import LinearRegression
@@ -96,12 +94,9 @@ class Bank:
 
     def map(self, function, *others):
         """A bank whose tensors are ``function`` of this bank's and the others' tensors."""
-        return self.holding(
-            {
-                name: function(tensor, *(other.tensors[name] for other in others))
-                for name, tensor in self.tensors.items()
-            }
-        )
+        banks = (self, *others)
+        made = {name: function(*(one.tensors[name] for one in banks)) for name in self.tensors}
+        return self.holding(made)
 
     def holding(self, tensors):
         """A bank of this architecture with other tensors of the same names."""
@@ -113,21 +108,15 @@ class Bank:
 
     def take(self, rows):
         """The models in these rows, in this order; rows may repeat."""
-        found = check.rows("rows", rows, len(self))
-        try:
-            return self.map(lambda tensor: tensor[found])
-        except IndexError:
-            named = check.shown(found.tolist())
-            raise ValueError(f"rows must be of {len(self)} models, got {named}") from None
+        return check.taken(self.map, rows, len(self), "models")
 
     def to(self, where):
         """The same bank on another device or in another floating type."""
-        if isinstance(where, torch.dtype) and where.is_floating_point:
-            return self.map(lambda tensor: tensor.to(where))
-        if not isinstance(where, str | torch.device):
-            raise TypeError(f"where must be a device or a floating type, got {shown(where)}")
-        device = named_device(where)
-        return self.map(lambda tensor: tensor.to(device))
+        if not (isinstance(where, torch.dtype) and where.is_floating_point):
+            if not isinstance(where, str | torch.device):
+                raise TypeError(f"where must be a device or a floating type, got {shown(where)}")
+            where = named_device(where)
+        return self.map(lambda tensor: tensor.to(where))
 
     def mean(self, weights=None):
         """Average of the models, as a bank of one.
@@ -174,10 +163,7 @@ class Bank:
     def unflatten(self, rows):
         """The inverse of :meth:`flatten`: a bank of this architecture from rows [k, p]."""
         sizes = [tensor[0].numel() for tensor in self.tensors.values()]
-        kind("rows", rows, torch.Tensor)
-        if rows.ndim != 2 or rows.shape[1] != sum(sizes):
-            raise ValueError(f"rows must be [b, {sum(sizes)}], got shape {list(rows.shape)}")
-        parts = iter(rows.split(sizes, 1))
+        parts = iter(check.tensor("rows", rows, "b", sum(sizes)).split(sizes, 1))
         return self.map(lambda tensor: next(parts).reshape(len(rows), *tensor.shape[1:]))
 
     def distances(self, other):

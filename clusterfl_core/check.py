@@ -4,12 +4,14 @@
 (4, 1.0)
 """
 
+from dataclasses import replace
+
 import numpy as np
 import torch
 
-__all__ = ["among", "array", "flag", "function", "items", "keep", "kind", "number", "numbers"]
-__all__ += ["one_of", "positive", "reals", "rows", "share", "shown", "solver", "text"]
-__all__ += ["whole", "wholes"]
+__all__ = ["among", "array", "blame", "flag", "function", "items", "keep", "kind", "labelled"]
+__all__ += ["number", "numbers", "one_of", "positive", "reals", "rows", "share", "shown", "solver"]
+__all__ += ["taken", "tensor", "text", "whole", "wholes"]
 
 LARGEST = 2**63 - 1  # what a tensor of whole numbers can hold
 
@@ -168,6 +170,16 @@ def numbers(name, given):
     return found
 
 
+def tensor(name, value, *axes):
+    """A tensor with these axes, each a length or a letter for any; else TypeError or ValueError."""
+    found = kind(name, value, torch.Tensor).shape
+    wrong = any(isinstance(a, int) and a != n for a, n in zip(axes, found, strict=False))
+    if len(found) != len(axes) or wrong:
+        form = ", ".join(map(str, axes))
+        raise ValueError(f"{name} must be [{form}], got shape {list(found)}")
+    return value
+
+
 def wholes(name, given):
     """What was given as one int64 a client."""
     found = numbers(name, given)
@@ -187,6 +199,39 @@ def rows(name, given, count):
             raise ValueError(f"{name} must be {count} times True or False, got {len(found)}")
         return found.nonzero()[:, 0]
     return found
+
+
+def taken(pick, given, count, what):
+    """What ``pick`` makes of a function that takes the given rows, of so many; else ValueError."""
+    found = rows("rows", given, count)
+    try:
+        return pick(lambda one: one[found])
+    except IndexError:
+        named = shown(found.tolist())
+        raise ValueError(f"rows must be of {count} {what}, got {named}") from None
+
+
+def labelled(part, clients, classes):
+    """The same clients with labels as int64, or with responses as floating-point numbers."""
+    y, label = clients.y, clients.y.to(torch.int64)
+    if not classes:
+        return clients if y.is_floating_point() else replace(clients, y=y.to(torch.float32))
+    if not torch.equal(label.to(y.dtype), y):
+        blame(f"{part} y must be whole numbers, for they are labels", clients, y, label != y)
+    low, high = int(y.min()), int(y.max())
+    if low < 0 or high >= classes:
+        raise ValueError(f"{part} labels go from {low} to {high}, allowed are 0 to {classes - 1}")
+    return replace(clients, y=label)
+
+
+def blame(sentence, clients, values, wrong):
+    """Refuse data [m, n, ...] and name its first wrong point."""
+    row, point, *where = wrong.nonzero()[0].tolist()
+    padding = " (padding)" if point >= int(clients.counts[row]) else ""
+    raise ValueError(
+        f"{sentence}, client {int(clients.ids[row])} has {values[(row, point, *where)].item()} in "
+        f"point {point}{padding}"
+    )
 
 
 def keep(settings, **values):

@@ -63,16 +63,8 @@ def folder() -> Path:
 def ledger() -> Ledger:
     """Read the ledger.
 
-    Returns
-    -------
-    Ledger
-
-    Raises
-    ------
-    FileNotFoundError
-        If the package came without it.
-    ValueError
-        If a file is not TOML; the sentence names it.
+    FileNotFoundError if the package came without it, ValueError if a file, which it names, is not
+    TOML.
     """
     read = {}
     for path in sorted(folder().glob("*.toml")):
@@ -85,7 +77,9 @@ def ledger() -> Ledger:
 
 
 def runs(number, stored=results.stored) -> list:
-    """Give the stored records behind one number of a claim.
+    """Give the stored records behind one number of a claim: a list of dict.
+
+    ValueError if nothing is stored for it: a number without a record cannot be shown.
 
     Parameters
     ----------
@@ -93,17 +87,8 @@ def runs(number, stored=results.stored) -> list:
         ``experiment``; ``where``, settings and their values, a list for any of several;
         optionally ``seeds``.
     stored : callable
-        Reads the records of an experiment; one that remembers makes many calls fast.
-
-    Returns
-    -------
-    list of dict
-        Records as :func:`clusterfl_core.results.stored` gives them.
-
-    Raises
-    ------
-    ValueError
-        If nothing is stored for it: a number without a record cannot be shown.
+        Gives the records of an experiment, as :func:`clusterfl_core.results.stored` does; one that
+        remembers makes many calls fast.
     """
     check.function("stored", stored)
     if not {"experiment", "where"} <= set(check.kind("number", number, dict)):
@@ -122,20 +107,9 @@ def runs(number, stored=results.stored) -> list:
 
 
 def unclaimed(kept: Ledger, experiments, stored=results.stored) -> dict:
-    """Count the records of each experiment that no claim uses.
+    """Count the records that no claim uses, of each of the ``experiments`` that has such records.
 
-    Parameters
-    ----------
-    kept : Ledger
-    experiments : iterable of str
-        Names of all experiments with records.
-    stored : callable
-        As in :func:`runs`.
-
-    Returns
-    -------
-    dict of str to int
-        Only experiments with such records.
+    ``kept`` is the Ledger, ``stored`` as in :func:`runs`.
     """
     check.kind("kept", kept, Ledger)
     experiments = [
@@ -158,17 +132,9 @@ def unclaimed(kept: Ledger, experiments, stored=results.stored) -> dict:
 def parameter(kept: Ledger, record) -> str:
     """Say with which parameter an experiment was called to make a record.
 
-    Parameters
-    ----------
-    kept : Ledger
-    record : dict
-        As :func:`clusterfl_core.results.stored` gives it.
-
-    Returns
-    -------
-    str
-        What follows ``SET=`` in the command that repeats it, such as "data=letters"; "" where it is
-        the experiment's default.
+    That is what follows ``SET=`` in the command that repeats it, such as "data=letters"; "" where
+    it is the experiment's default. ``kept`` is the Ledger, ``record`` as
+    :func:`clusterfl_core.results.stored` gives it.
     """
     for one in kept.parameters:
         found = record["settings"].get(one["setting"])
@@ -186,7 +152,9 @@ def _name(record):
 
 
 def shown(values, unit) -> str:
-    """Say what a quantity came to over its runs.
+    """Say what a quantity came to over its runs: mean, lowest and highest.
+
+    Of True and False it is the number of runs in which it happened.
 
     Parameters
     ----------
@@ -194,11 +162,6 @@ def shown(values, unit) -> str:
         One a run: a number; True or False for what happened or did not; None for never.
     unit : str
         "%", or "" for plain numbers.
-
-    Returns
-    -------
-    str
-        Mean, lowest and highest; of True and False the number of runs in which it happened.
 
     >>> shown([1.0, 2.0, 4.0], ""), shown([90.25], "%"), shown([True, True, False], "%")
     ('2.3 (1 to 4; runs: 3)', '90.2\u202f% (one run)', '2 of 3 runs')
@@ -226,6 +189,8 @@ def shown(values, unit) -> str:
 def row(kept: Ledger, paper, claim, compute, stored=results.stored) -> str:
     """Write a claim as Markdown: a fold whose head is the place and the verdict.
 
+    ValueError if a number has no record.
+
     Parameters
     ----------
     kept : Ledger
@@ -237,15 +202,6 @@ def row(kept: Ledger, paper, claim, compute, stored=results.stored) -> str:
         Functions by name: a quantity takes the values of one record.
     stored : callable
         As in :func:`runs`.
-
-    Returns
-    -------
-    str
-
-    Raises
-    ------
-    ValueError
-        If a number has no record.
     """
     verdict = VERDICTS[claim["verdict"]]
     kind = f"claim {_classes(claim, paper)}"
@@ -276,25 +232,10 @@ def row(kept: Ledger, paper, claim, compute, stored=results.stored) -> str:
 
 
 def link(kept: Ledger, name, words="") -> str:
-    """Link to the row of a claim on the same page, with its verdict.
+    """Link to the row of a claim on the same page: HTML, and its verdict in brackets.
 
-    Parameters
-    ----------
-    kept : Ledger
-    name : str
-        The claim's id.
-    words : str
-        What to call it; its place if empty.
-
-    Returns
-    -------
-    str
-        HTML, and the verdict in brackets.
-
-    Raises
-    ------
-    ValueError
-        If no claim has the id.
+    ``name`` is the claim's id, ValueError if none in the Ledger ``kept`` has it; ``words`` are what
+    to call it, its place if empty.
     """
     for paper in kept.papers.values():
         for claim in paper["claim"]:
@@ -305,20 +246,9 @@ def link(kept: Ledger, name, words="") -> str:
 
 
 def signs(kept: Ledger, paper) -> str:
-    """Give a sign for each claim of a paper, sorted by verdict: how it stands at a glance.
+    """Give a sign for each claim of a paper (its key), sorted by verdict: how it stands, as HTML.
 
     It is for the eye; what is read aloud is how many there are of each.
-
-    Parameters
-    ----------
-    kept : Ledger
-    paper : str
-        The key of a paper.
-
-    Returns
-    -------
-    str
-        HTML.
     """
     count = Counter(claim["verdict"] for claim in kept.papers[paper]["claim"])
     line = " ".join(MARKS[v] * count[v] for v in VERDICTS if count[v])
@@ -327,18 +257,10 @@ def signs(kept: Ledger, paper) -> str:
 
 
 def filters(kept: Ledger) -> str:
-    """Write the choice of paper, verdict and size, which hides the rows that do not fit.
+    """Write the choice of paper, verdict and size, which hides the rows that do not fit, as HTML.
 
-    It needs no script: each choice is a style. A row carries the sign of its verdict.
-
-    Parameters
-    ----------
-    kept : Ledger
-
-    Returns
-    -------
-    str
-        HTML: a style and a form.
+    It needs no script, a style and a form: each choice is a style. A row carries the sign of its
+    verdict.
     """
     claims = [(key, claim) for key, paper in kept.papers.items() for claim in paper["claim"]]
     counts = Counter(name for key, claim in claims for name in _classes(claim, key).split())

@@ -18,7 +18,7 @@ clients are one tensor: ``x`` is [m, n_max, ...], ``counts`` says how many rows 
 """
 
 import hashlib
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import torch
 
@@ -59,10 +59,8 @@ class Clients:
         x, y = numbers("x", self.x), numbers("y", self.y)
         m, rows = len(counts), y.shape[1] if y.ndim > 1 else 0
         if len(x) != m or len(y) != m or len(ids) != m:
-            raise ValueError(
-                f"x, y, counts and ids must describe the same clients, got {len(x)}, {len(y)}, {m} "
-                f"and {len(ids)} of them"
-            )
+            got = f"{len(x)}, {len(y)}, {m} and {len(ids)} of them"
+            raise ValueError(f"x, y, counts and ids must describe the same clients, got {got}")
         if y.ndim > 2:
             raise ValueError(
                 f"y must be [m, n_max], one number a point, got shape {tuple(y.shape)}; if its "
@@ -82,9 +80,8 @@ class Clients:
     @classmethod
     def from_lists(cls, xs, ys):
         """Pad one (x [n_i, ...], y [n_i]) pair a client, in the order of their ids."""
-        xs, ys = (
-            [numbers(n, x) for x in items(n, both, 0)] for n, both in (("xs", xs), ("ys", ys))
-        )
+        xs = [numbers("xs", one) for one in items("xs", xs, 0)]
+        ys = [numbers("ys", one) for one in items("ys", ys, 0)]
         counts = [len(y) for y in ys]
         if [len(x) for x in xs] != counts:
             raise ValueError("xs and ys must hold the same clients with the same numbers of points")
@@ -105,12 +102,7 @@ class Clients:
 
     def take(self, rows):
         """The clients in these rows (not ids), in this order; the padded length stays."""
-        found = check.rows("rows", rows, len(self))
-        try:
-            return self._map(lambda tensor: tensor[found])
-        except IndexError:
-            named = check.shown(found.tolist())
-            raise ValueError(f"rows must be of {len(self)} clients, got {named}") from None
+        return check.taken(self._map, rows, len(self), "clients")
 
     def to(self, device):
         """The same clients on another device."""
@@ -171,10 +163,7 @@ class Federation:
     truth: dict = field(default_factory=dict)
 
     def __post_init__(self):
-        parts = {
-            "train": kind("train", self.train, Clients),
-            "test": kind("test", self.test, Clients),
-        }
+        parts = {part: kind(part, getattr(self, part), Clients) for part in ("train", "test")}
         text("name", self.name)
         kind("truth", self.truth, dict)
         for part, clients in parts.items():
@@ -183,12 +172,12 @@ class Federation:
             for name in ("x", "y"):
                 values = getattr(clients, name)
                 if values.is_floating_point() and not (sound := values.isfinite()).all():
-                    _blame(f"{part} {name} must be finite", clients, values, ~sound)
+                    check.blame(f"{part} {name} must be finite", clients, values, ~sound)
         if self.classes is None:
             labels = not any(one.y.is_floating_point() for one in parts.values())
             vars(self)["classes"] = int(1 + max(c.y.max() for c in parts.values())) if labels else 0
         vars(self)["classes"] = whole("classes", self.classes, 0)
-        vars(self).update({p: _labelled(p, one, self.classes) for p, one in parts.items()})
+        vars(self).update({p: check.labelled(p, one, self.classes) for p, one in parts.items()})
         ids, m = self.train.ids.tolist(), len(self.train)
         if ids != list(range(m)):
             raise ValueError(f"train needs the ids 0 to {m - 1} in order, got {ids[:10]}")
@@ -204,9 +193,11 @@ class Federation:
         return len(self.train)
 
     def __str__(self):
+        counts = [one.counts.tolist() for one in (self.train, self.test)]
+        train, test = (" to ".join(map(str, sorted({min(n), max(n)}))) for n in counts)
         words = (
-            f"{self.name}: {len(self.train)} training clients with {_span(self.train.counts)} "
-            f"points each, {len(self.test)} test clients with {_span(self.test.counts)}"
+            f"{self.name}: {len(self.train)} training clients with {train} points each, "
+            f"{len(self.test)} test clients with {test}"
         )
         if self.clusters is None:
             return words
@@ -225,31 +216,3 @@ class Federation:
             digest.update(str((tuple(tensor.shape), tensor.dtype)).encode())
             digest.update(tensor.cpu().contiguous().view(torch.uint8).numpy().tobytes())
         return digest.hexdigest()
-
-
-def _span(counts):
-    low, high = int(counts.min()), int(counts.max())
-    return str(low) if low == high else f"{low} to {high}"
-
-
-def _labelled(part, clients, classes):
-    """The same clients with labels as int64, or with responses as floating-point numbers."""
-    y, label = clients.y, clients.y.to(torch.int64)
-    if not classes:
-        return clients if y.is_floating_point() else replace(clients, y=y.to(torch.float32))
-    if not torch.equal(label.to(y.dtype), y):
-        _blame(f"{part} y must be whole numbers, for they are labels", clients, y, label != y)
-    low, high = int(y.min()), int(y.max())
-    if low < 0 or high >= classes:
-        raise ValueError(f"{part} labels go from {low} to {high}, allowed are 0 to {classes - 1}")
-    return replace(clients, y=label)
-
-
-def _blame(sentence, clients, values, wrong):
-    """Refuse data [m, n, ...] and name its first wrong point."""
-    row, point, *where = wrong.nonzero()[0].tolist()
-    padding = " (padding)" if point >= int(clients.counts[row]) else ""
-    raise ValueError(
-        f"{sentence}, client {int(clients.ids[row])} has {values[(row, point, *where)].item()} in "
-        f"point {point}{padding}"
-    )

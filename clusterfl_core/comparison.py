@@ -3,8 +3,6 @@
 A method of your own is compared the same way: give :func:`play` any algorithm, and a kind of
 clients from :func:`build`.
 
-Examples
---------
 >>> from clusterfl_core import comparison
 >>> people = comparison.build("hard", seed=0)
 >>> settings = {"gamma": 0.2, "tau": 10, "k": 4}

@@ -5,8 +5,6 @@ which classes, whether they lie, how many answer. ``RECIPES`` are the kinds of c
 draws a recipe of its own (:func:`compose`). :func:`deal` makes clients of it, and :func:`make` the
 methods as ``book/protocol_choosing.md`` charges them.
 
-Examples
---------
 >>> recipe = compose(1000)
 >>> people = deal(recipe, seed=0)
 >>> len(people), people.train.counts.unique().tolist(), people.test.counts.unique().tolist()

@@ -12,8 +12,6 @@ is over when ``state.round`` has grown by one. The same five run in one process
 (:func:`clusterfl_core.run`) and with clients that are programs of their own
 (:mod:`clusterfl_core.flower`); no list has to name them.
 
-Examples
---------
 A complete algorithm: federated averaging with the median of each parameter in place of the mean.
 
 >>> from dataclasses import dataclass
@@ -154,11 +152,9 @@ class Algorithm(Protocol):
         more: what a server knows of clients that are elsewhere. Random numbers come from
         :func:`clusterfl_core.randomness.generator`, with the seed in the key.
         """
-        ...
 
     def plan(self, state):
         """Which clients work in the coming round trip, and with what: :class:`Jobs`."""
-        ...
 
     def client_step(self, jobs, clients):
         """What b clients answer: :class:`Replies`.
@@ -167,7 +163,6 @@ class Algorithm(Protocol):
         among others; its random numbers have ``jobs.key`` and its id in the key. A client that
         trains says its ``loss`` before that.
         """
-        ...
 
     def absorb(self, state, parts):
         """The next state.
@@ -180,7 +175,6 @@ class Algorithm(Protocol):
         another round trip. A client that did not answer keeps its assignment:
         ``state.assignments.clone()``, then the rows ``replies.clients``.
         """
-        ...
 
 
 @dataclass(frozen=True)
@@ -237,9 +231,8 @@ class Jobs:
         """The jobs of some of the clients."""
         kept = self.kept.take(rows) if self.kept else None
         values = {name: value[rows] for name, value in self.values.items()}
-        return replace(
-            self, clients=self.clients[rows], models=self.models[rows], kept=kept, values=values
-        )
+        clients, models = self.clients[rows], self.models[rows]
+        return replace(self, clients=clients, models=models, kept=kept, values=values)
 
     def to(self, device):
         """The same jobs with the models on another device."""

@@ -8,8 +8,6 @@ The rule of the advice was found on composed populations (:func:`clusterfl_core.
 of scikit-learn's digits, then tried on others: ``RECORD`` says how often it was right. About other
 data, networks and purses it is a guess, and so the report says what it rests on.
 
-Examples
---------
 >>> import clusterfl_core as cf
 >>> found = diagnose(cf.comparison.build("hard", seed=0))
 >>> found.clients, found.points, found.classes, found.groups
@@ -236,18 +234,8 @@ def held_back(federation):
 
     Of a client's points 0, 1, 2, ... those numbered 3, 7, 11, ... are held back, of fewer than four
     points the last one. No dice are thrown: whoever holds the points, under whatever name, the same
-    ones are held back.
-
-    Parameters
-    ----------
-    federation : Federation
-        Clients with two points at least.
-
-    Returns
-    -------
-    Federation
-        The points held back are its test part, the rest its training part. TypeError or ValueError
-        if that cannot be.
+    ones are held back. They are the test part of the Federation returned, the rest its training
+    part. TypeError or ValueError if that cannot be: each client needs two points at least.
     """
     if not isinstance(federation, Federation):
         raise TypeError(f"federation must be a Federation, got {type(federation).__name__}")

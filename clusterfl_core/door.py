@@ -1,7 +1,5 @@
 """The check at the door: whatever breaks the contract is one sentence before any work is done.
 
-Examples
---------
 >>> import clusterfl_core as cf
 >>> federation = cf.populations.rotated("digits", clients=8, clusters=4)
 >>> cf.run(cf.models.MLP(64, 8, 10), federation, rounds=100)
@@ -71,7 +69,7 @@ class Parts:
 
 
 def admit(algorithm, federation, seed, rounds, *, rehearse=True):
-    """The state before the first round, or one sentence about what is missing or wrong.
+    """The state before the first round, or a TypeError or ValueError: what breaks the contract.
 
     Where the clients' data are at hand, one of them tries the first round, twice: what it answers,
     whether the round ends, whether the state before it stays and whether it is the same round with
@@ -85,15 +83,6 @@ def admit(algorithm, federation, seed, rounds, *, rehearse=True):
     seed, rounds : int
     rehearse : bool
         False where a run goes on: it has answered before.
-
-    Returns
-    -------
-    clusterfl_core.contract.State
-
-    Raises
-    ------
-    TypeError, ValueError
-        Whatever breaks the contract, in words.
     """
     kind = type(algorithm).__name__
     if isinstance(algorithm, type):

@@ -1,7 +1,5 @@
 """Test protocols of the papers, and how well hidden clusters were found.
 
-Examples
---------
 >>> import torch
 >>> from clusterfl_core.evaluation import identity_accuracy, separation_gap
 >>> identity_accuracy(torch.tensor([1, 1, 0, 0]), torch.tensor([0, 0, 1, 0]))  # 1 stands for 0
@@ -32,8 +30,7 @@ from clusterfl_core.similarity import separation_gap
 __all__ = ["adjusted_rand_index", "blind_level", "center_table", "hard", "identity_accuracy"]
 __all__ += ["loss_and_lowest", "lowest", "lowest_loss", "match_clusters", "mixture_ratio"]
 __all__ += ["own_distribution", "own_training_data", "personal_quality", "quality"]
-__all__ += ["refuse_unknown", "same_people"]
-__all__ += ["score", "separation_gap", "torn"]
+__all__ += ["refuse_unknown", "same_people", "score", "separation_gap", "torn"]
 
 
 def refuse_unknown(state, federation, own=False):
@@ -90,10 +87,9 @@ def lowest_loss(state, federation):
     protocol of IFCA's Table 1; with one model there is nothing to choose.
     """
     refuse_unknown(state, federation)
-    losses = compute.loss_matrix(state.models, federation.test)
-    chosen = lowest(losses)
+    least, chosen = loss_and_lowest(compute.loss_matrix(state.models, federation.test))
     if not federation.classes:
-        return losses.gather(1, chosen[:, None])[:, 0]
+        return least
     return compute.accuracies(state.models.take(chosen), federation.test)
 
 
@@ -139,8 +135,7 @@ def own_training_data(state, federation):
     the same on data the client has not seen.
     """
     refuse_unknown(state, federation, own=True)
-    train = federation.train
-    return personal_quality(state, federation, torch.arange(len(train)), train)
+    return personal_quality(state, federation, torch.arange(len(federation)), federation.train)
 
 
 def mixture_ratio(personal, federation):
@@ -171,11 +166,9 @@ def personal_quality(state, federation, rows, clients):
     predict for a client says ``state.predict``; ``rows`` [b] may repeat.
     """
     refuse_unknown(state, federation, own=True)
-    rows = wholes("rows", rows)
-    if len(rows) != len(kind("clients", clients, Clients)):
-        raise ValueError(
-            f"rows must name a row for each of {len(clients)} clients, got {len(rows)}"
-        )
+    rows, b = wholes("rows", rows), len(kind("clients", clients, Clients))
+    if len(rows) != b:
+        raise ValueError(f"rows must name a row for each of {b} clients, got {len(rows)}")
     if not -1 < int(rows.min()) <= int(rows.max()) < len(state.assignments):
         raise ValueError(f"rows must name {len(state.assignments)} clients, got {shown(rows)}")
     found = state.predict(rows, clients.inputs(state.bank.dtype), federation.classes)

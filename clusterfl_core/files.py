@@ -1,7 +1,5 @@
 """Files that are written whole or not at all, so that a kill leaves no half of one.
 
-Examples
---------
 >>> import tempfile
 >>> from pathlib import Path
 >>> with tempfile.TemporaryDirectory() as folder:

@@ -20,8 +20,6 @@ A client that is away, raises, or sends what cannot be averaged is left out of t
 the round's record says who and why. What is finite and of the right form is believed: this is no
 defence against clients that lie.
 
-Examples
---------
 A network of two clients that is a dict, to show all that a network must do:
 
 >>> import torch

@@ -10,8 +10,6 @@ A silhouette means nothing by itself. The best cut of 24 points drawn from ONE n
 plane scores about 0.45, in twenty dimensions about 0.1. So :func:`groups` holds each cut against
 clouds of the same spread that have no groups.
 
-Examples
---------
 >>> import torch
 >>> two = torch.tensor([[0.0, 0], [0, 1], [1, 0], [1, 1], [8, 8], [8, 9], [9, 8], [9, 9]])
 >>> groups(two, seed=0).tolist()

@@ -2,8 +2,6 @@
 
 Nothing here changes a result on a CPU; it is a matter of speed and memory alone.
 
-Examples
---------
 >>> import clusterfl_core as cf
 >>> bank = cf.banks.Bank.fresh(cf.models.MLP(64, 32, 10), 4, seed=0)
 >>> chunk_size(bank, cf.populations.rotated("digits", clients=8, clusters=4).train)

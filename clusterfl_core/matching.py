@@ -3,8 +3,6 @@
 Estimated clusters have numbers of their own, so they are compared with the true ones under the best
 one-to-one matching of the two. The measures are in :mod:`clusterfl_core.evaluation` as well.
 
-Examples
---------
 >>> import numpy as np
 >>> table = np.array([[0, 5], [4, 3], [1, 1]])  # a row an estimated cluster, a column a true one
 >>> best_matching(table)

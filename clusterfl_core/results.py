@@ -10,8 +10,6 @@ checkout of the book, the folder that its pyproject.toml ships as ``clusterfl_co
 elsewhere ``results`` in the working folder, where new ones go, with the installed package's own
 copy beside it.
 
-Examples
---------
 >>> import clusterfl_core as cf
 >>> store = cf.results.Store("06_table1", preset="quick")
 >>> store.run(0, {"m": 8, "k": 4}, lambda checkpoint: {"accuracy": [0.25, 0.5]})
@@ -141,21 +139,13 @@ class Store:
 def stored(experiment, /, **settings):
     """Give the stored records of an experiment, those whose settings have these values.
 
-    Returns
-    -------
-    list of dict
-        Sorted by settings, then seed, numbers by their size; empty if nothing is stored. A record
-        has ``experiment``, ``settings``, ``data``, ``seed``, ``values``, ``versions`` (of Python,
-        torch, numpy, clusterfl_core), ``device`` (the GPU, or the CPU with its cores and threads),
-        ``seconds`` (wall time of the computation; of its last part if ``resumed`` from a
-        checkpoint), ``commit`` (of the repository, with "+changed" if the library or the notebook
-        differed from it; "" if unknown), ``date``.
-
-    Raises
-    ------
-    ValueError
-        If the name has other characters, no record has a setting of that name, or a file does not
-        hold records.
+    A list of dict, sorted by settings, then seed, numbers by their size; empty if nothing is
+    stored. A record has ``experiment``, ``settings``, ``data``, ``seed``, ``values``, ``versions``
+    (of Python, torch, numpy, clusterfl_core), ``device`` (the GPU, or the CPU with its cores and
+    threads), ``seconds`` (wall time of the computation; of its last part if ``resumed`` from a
+    checkpoint), ``commit`` (of the repository, with "+changed" if the library or the notebook
+    differed from it; "" if unknown), ``date``. ValueError if the name has other characters, no
+    record has a setting of that name, or a file does not hold records.
     """
     _check_name(experiment)
     found = {}  # by settings and seed; the first folder's count

@@ -4,8 +4,6 @@ A saved run holds data and the names of classes. Loading executes no code of the
 in it, those of this package, PyTorch's layers and NumPy's numbers are known, and every other class
 has to be named by who loads it. A run that is resumed names them itself, through the algorithm.
 
-Examples
---------
 >>> import tempfile
 >>> from pathlib import Path
 >>> import torch
@@ -102,23 +100,13 @@ class Run:
 
     @classmethod
     def load(cls, path, trust=()):
-        """Read a saved run.
+        """Read a saved run; FileNotFoundError if there is no such file.
 
-        Parameters
-        ----------
-        path : path
-        trust : sequence
-            Classes of your own that the run holds, of an algorithm or a model; or objects of them:
-            ``trust=[algorithm]`` trusts all that the algorithm is made of. A state of a class of
-            your own is no part of it: ``trust=[algorithm, MyState]``.
-
-        Raises
-        ------
-        FileNotFoundError
-            If there is no such file.
-        ValueError
-            If the file is not a saved run, is damaged, or holds classes that nobody trusts: all of
-            them are named.
+        ``trust`` is a sequence of classes of your own that the run holds, of an algorithm or a
+        model; or of objects of them: ``trust=[algorithm]`` trusts all that the algorithm is made
+        of. A state of a class of your own is no part of it: ``trust=[algorithm, MyState]``.
+        ValueError if the file is not a saved run, is damaged, or holds classes that nobody trusts:
+        all of them are named.
         """
         kind("path", path, str, PathLike)
         trust = items("trust", trust, 0)

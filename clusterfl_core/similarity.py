@@ -1,7 +1,5 @@
 """Who points where: cosine similarities of updates, and the best cut in two (CFL, section II).
 
-Examples
---------
 >>> import torch
 >>> from clusterfl_core.similarity import cosine_similarity, optimal_bipartition
 >>> alpha = cosine_similarity(torch.tensor([[1.0, 0.0], [1.0, 0.1], [-1.0, 0.2]]))

@@ -10,8 +10,6 @@ A GPU is not held to that: its libraries choose the order of sums by the size of
 of PyTorch's backward passes (``max_pool2d``, ``Embedding``) add in whatever order threads finish.
 Two runs there agree to rounding, which training amplifies.
 
-Examples
---------
 >>> import clusterfl_core as cf
 >>> federation = cf.populations.rotated("digits", clients=8, clusters=4)
 >>> settings = cf.IFCA(cf.models.MLP(64, 8, 10), clusters=4, local=cf.LocalSGD(5, 0.1))
@@ -30,6 +28,7 @@ To look inside, and to stop when one has seen enough, here a model that nobody c
 
 import time
 from dataclasses import dataclass, replace
+from functools import partial
 from os import PathLike
 from pathlib import Path
 
@@ -88,20 +87,18 @@ class Round:
     def record(self, **scores):
         """The round as an entry of ``Run.history``, with these scores."""
         losses = self.replies.values["loss"]
-        return {
-            "round": self.state.round,
-            "train_loss": float(losses.mean()),
-            "clients": len(losses),
-            **scores,
-            **self.state.note(),
-            "bytes_down": self.bytes_down,
-            "bytes_up": self.bytes_up,
-            "seconds": self.seconds,
-        }
+        said = {"round": self.state.round, "train_loss": float(losses.mean())}
+        said |= {"clients": len(losses), **scores, **self.state.note()}
+        said |= {"bytes_down": self.bytes_down, "bytes_up": self.bytes_up}
+        return said | {"seconds": self.seconds}
 
 
 def run(algorithm, federation, rounds, *, seed=0, device="auto", progress=True, checkpoint=None):
     """Run an algorithm on a federation: a :class:`clusterfl_core.runs.Run`.
+
+    ValueError or TypeError if an argument is out of bounds, the algorithm breaks the contract, the
+    checkpoint is of another run (it stays as it is), or the run could not go on from one;
+    :class:`Diverged` if a loss or a model became infinite or NaN.
 
     Parameters
     ----------
@@ -121,30 +118,17 @@ def run(algorithm, federation, rounds, *, seed=0, device="auto", progress=True, 
     checkpoint : path, optional
         File to which the run is written after each round. If it exists, the run goes on from it;
         it must be of the same algorithm, data and seed.
-
-    Raises
-    ------
-    ValueError, TypeError
-        If an argument is out of bounds, the algorithm breaks the contract, the checkpoint is of
-        another run (it stays as it is), or the run could not go on from one.
-    Diverged
-        If a loss or a model became infinite or NaN.
     """
     device, progress = machine.named_device(device), flag("progress", progress)
     rounds = whole("rounds", rounds)
     so_far = begin(algorithm, kind("federation", federation, Federation), rounds, seed, checkpoint)
     from tqdm import tqdm  # here, since importing it takes time
 
-    bar = tqdm(
-        total=rounds,
-        initial=so_far.state.round,
-        desc=type(algorithm).__name__,
-        unit="round",
-        leave=False,
-        delay=1,
-        disable=not (progress and machine.watched()),
-    )
-    trip = _trips(algorithm, federation, device, keep=False)
+    look = {"desc": type(algorithm).__name__, "unit": "round", "leave": False, "delay": 1}
+    hidden = not (progress and machine.watched())
+    bar = tqdm(total=rounds, initial=so_far.state.round, disable=hidden, **look)
+    clients = machine.placed(federation.train, device)
+    trip = partial(_trip, algorithm, clients=clients, device=device, keep=False)
     with bar:
         while so_far.state.round < rounds:
             so_far = extended(so_far, federation, trip)
@@ -169,13 +153,13 @@ def rounds(algorithm, federation, rounds, *, seed=0, device="auto", start=None, 
         Whether ``replies`` hold the models that the clients sent.
     """
     device, rounds, state = machine.named_device(device), whole("rounds", rounds), start
-    kind("federation", federation, Federation)
-    keep = flag("keep", keep)
+    m, keep = len(kind("federation", federation, Federation)), flag("keep", keep)
     if start is None:
         state = door.admit(algorithm, federation, whole("seed", seed, 0), rounds)
     else:
-        door.check_state("start", start, len(federation))
-    trip = _trips(algorithm, federation, device, keep)
+        door.check_state("start", start, m)
+    clients = machine.placed(federation.train, device)
+    trip = partial(_trip, algorithm, clients=clients, device=device, keep=keep)
     for _ in range(rounds):
         one = play(algorithm, state, trip)
         yield one
@@ -240,9 +224,11 @@ def play(algorithm, state, trip):
     whose = "a model that the server made"
     if not fine.all():
         whose = f"the {what} of client {int(replies.clients[~fine][0])}"
+    sizes = [getattr(one, "step_size", None) for one in vars(algorithm).values()]
+    words = " or ".join(str(size) for size in dict.fromkeys(sizes) if size is not None)
     raise Diverged(
-        f"round {before.round + 1}: {whose} is not finite; the step size {_step_sizes(algorithm)} "
-        "is probably too large"
+        f"round {before.round + 1}: {whose} is not finite; the step size {words} is probably too "
+        "large"
     )
 
 
@@ -253,12 +239,6 @@ def round_trip(algorithm, state, clients, device="cpu"):
     travelled; the round is over when the state's ``round`` has grown.
     """
     return _trip(algorithm, state, clients, device, keep=True)[:3]
-
-
-def _trips(algorithm, federation, device, keep):
-    """How a round trip is made here, for :func:`play`."""
-    clients = machine.placed(federation.train, device)
-    return lambda state: _trip(algorithm, state, clients, device, keep)
 
 
 def _trip(algorithm, state, clients, device, keep):
@@ -285,9 +265,3 @@ def _trip(algorithm, state, clients, device, keep):
     for _ in parts:  # what absorb has not read counts as well
         pass
     return after, jobs, Replies.join(said), torch.cat(sound), sum(models)
-
-
-def _step_sizes(algorithm):
-    """The step size of each local solver among the settings, in words."""
-    sizes = [getattr(one, "step_size", None) for one in vars(algorithm).values()]
-    return " or ".join(str(size) for size in dict.fromkeys(sizes) if size is not None)

@@ -64,16 +64,15 @@ class LocalSolver:
 
     def __post_init__(self):
         if self.steps is not None and self.epochs is not None:
-            raise ValueError(
-                f"give steps or epochs, not both, got steps={self.steps}, epochs={self.epochs}"
-            )
+            both = f"steps={self.steps}, epochs={self.epochs}"
+            raise ValueError(f"give steps or epochs, not both, got {both}")
         given = vars(self)
         if self.steps is None and self.epochs is None:
             given["steps"] = 1
         for name in ("steps", "batch_size", "epochs"):
             given[name] = whole(name, given[name], none=True)
-        keep(self, step_size=positive("step_size", self.step_size))
-        keep(self, decay=share("decay", self.decay))
+        step_size, decay = positive("step_size", self.step_size), share("decay", self.decay)
+        keep(self, step_size=step_size, decay=decay)
 
     def train(self, bank, clients, key, pull=None, weights=None, rows=None, hidden=None):
         """Where each of b clients ends, from one model each: a bank of b.
@@ -101,14 +100,14 @@ class LocalSolver:
         hidden : Tensor [b, n_max, h], optional
             What the first layer of these models says, from :func:`first_pass`. Overwritten.
         """
+        rate = self.rate(key[1])
         if pull is None and self.in_gram_form(bank.model, clients):
-            x = clients.inputs(bank.dtype)
+            x, y, steps = clients.inputs(bank.dtype), clients.y, self.steps or self.epochs
             factors = point_factors(clients.mask(), bank.dtype, weights)
             rows = torch.arange(len(clients)) if rows is None else rows
-            steps, rate = self.steps or self.epochs, self.rate(key[1])
-            return compute.gram_descent(bank, rows, x, clients.y, factors, steps, rate, hidden)
+            return compute.gram_descent(bank, rows, x, y, factors, steps, rate, hidden)
         bank = bank if rows is None else bank.take(rows)
-        rate, memory = self.rate(key[1]), self.begin(bank)
+        memory = self.begin(bank)
 
         def pulled(slope, theta, target):
             return slope + column(pull[0].to(theta), theta) * theta - target
@@ -129,8 +128,7 @@ class LocalSolver:
     def in_gram_form(self, model, clients):
         """Whether descent is full-batch and plain, and cheaper in Gram form."""
         plain = self.batch_size is None and type(self) is LocalSGD  # a subclass may step otherwise
-        steps = self.steps or self.epochs
-        return plain and compute.gram_pays(model, clients.y.shape[1], steps)
+        return plain and compute.gram_pays(model, clients.y.shape[1], self.steps or self.epochs)
 
     @property
     def passes(self):
@@ -155,10 +153,8 @@ class LocalSolver:
             everything = (x, clients.y, clients.mask(), *extra)
             yield from repeat(everything, self.steps or self.epochs)
             return
-        drawn = [
-            self.draw(count, generator(BATCHES, *key, client))
-            for count, client in zip(clients.counts.tolist(), clients.ids.tolist(), strict=True)
-        ]
+        pairs = zip(clients.counts.tolist(), clients.ids.tolist(), strict=True)
+        drawn = [self.draw(count, generator(BATCHES, *key, client)) for count, client in pairs]
         rows = torch.nn.utils.rnn.pad_sequence(drawn, batch_first=True, padding_value=-1)
         rows = rows.to(x.device)
         first = (torch.arange(len(clients), device=x.device) * x.shape[1])[:, None, None]

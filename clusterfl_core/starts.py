@@ -1,7 +1,5 @@
 """Several starts, and which of them to keep without knowing the truth.
 
-Examples
---------
 >>> import clusterfl_core as cf
 >>> federation = cf.populations.rotated("digits", clients=8, clusters=4)
 >>> settings = cf.IFCA(cf.models.MLP(64, 8, 10), clusters=4, local=cf.LocalSGD(5, 0.1))

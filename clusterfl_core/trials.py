@@ -8,8 +8,6 @@ run the gradient of the one model that the client chose. The numbers are those o
 ``run(IFCA(LinearRegression(d), k, LocalSGD(1, gamma), option="gradients"), ...)``, up to the order
 in which sums are rounded.
 
-Examples
---------
 >>> import torch
 >>> import clusterfl_core as cf
 >>> truth = torch.tensor([[2.0, 0.0], [0.0, 2.0]])
@@ -98,6 +96,8 @@ def first_models(features, clusters, seeds, dtype=torch.float32):
 def regression_trial(federation, starts, steps, rounds, *, device="auto"):
     """Run IFCA, option I, from every start with every step size: a :class:`Trial`.
 
+    ValueError if an argument is out of bounds.
+
     Parameters
     ----------
     federation : Federation
@@ -113,11 +113,6 @@ def regression_trial(federation, starts, steps, rounds, *, device="auto"):
         model to choose, one product back for the gradient.
     device : str
         As in :func:`clusterfl_core.run`.
-
-    Raises
-    ------
-    ValueError
-        If an argument is out of bounds.
     """
     steps, rounds = _check(federation, starts, steps, rounds)
     device, train = named_device(device), federation.train

@@ -1,7 +1,5 @@
 """Which classes a saved run may name: this package's, PyTorch's layers, numbers, and the trusted.
 
-Examples
---------
 >>> from torch import nn
 >>> parts = parts_of(nn.Sequential(nn.Linear(2, 1)))
 >>> sorted(part.__name__ for part in parts if issubclass(part, nn.Module))

@@ -16,8 +16,6 @@ splits form a *parameter tree*; its leaves are the clusters. One round of all le
 The server never sees data. It need not even see the updates: all it does works just as well in
 coordinates that only the clients know (section V-B, :mod:`clusterfl_core.algorithms.secret`).
 
-Examples
---------
 >>> import torch
 >>> import clusterfl_core as cf
 >>> theta = torch.tensor([[3.0, 0.0], [-3.0, 0.0]])
@@ -41,20 +39,14 @@ from torch import nn
 from clusterfl_core import compute, contract, evaluation
 from clusterfl_core.algorithms.secret import Secret
 from clusterfl_core.banks import Bank
-from clusterfl_core.check import items, keep, kind, number, one_of, shown, solver, whole
+from clusterfl_core.check import items, keep, kind, number, one_of, shown, solver, tensor, whole
 from clusterfl_core.contract import Replies
 from clusterfl_core.similarity import cosine_similarity, cross_similarity, optimal_bipartition
 from clusterfl_core.solvers import LocalSGD
 
 __all__ = ["CFL", "Node", "Secret", "State", "cosine_similarity", "cross_similarity", "joined"]
-__all__ += [
-    "nearer_children",
-    "newest",
-    "optimal_bipartition",
-    "own_leaf",
-    "path_models",
-    "weighted_mean",
-]
+__all__ += ["nearer_children", "newest", "optimal_bipartition", "own_leaf", "path_models"]
+__all__ += ["weighted_mean"]
 
 
 def weighted_mean(updates, counts):
@@ -66,8 +58,7 @@ def weighted_mean(updates, counts):
     if not isinstance(updates, torch.Tensor) or updates.ndim != 2 or not len(updates):
         raise ValueError(f"updates must be a tensor [b, p], got {shown(updates)}")
     if kind("counts", counts, torch.Tensor).shape != updates.shape[:1] or not counts.min() > 0:
-        b = len(updates)
-        raise ValueError(f"counts must be {b} positive numbers, got {shown(counts)}")
+        raise ValueError(f"counts must be {len(updates)} positive numbers, got {shown(counts)}")
     total = torch.zeros_like(updates[0])
     # Client after client, one operation each: so every coordinate is rounded alike wherever it
     # stands, and permuted updates have exactly the permuted mean.
@@ -168,9 +159,7 @@ def nearer_children(tree, v, updates):
     v = whole("v", v, 0, len(nodes) - 1)
     if not nodes[v].children:
         raise ValueError(f"v must be a node with children, got the leaf {v}")
-    p = tree[tree[v].children[0]].updates.shape[1]
-    if kind("updates", updates, torch.Tensor).shape[1:] != (p,):
-        raise ValueError(f"updates must be [b, {p}], got shape {list(updates.shape)}")
+    tensor("updates", updates, "b", tree[tree[v].children[0]].updates.shape[1])
     b, nearest = len(updates), []
     for child in tree[v].children:
         alpha = cosine_similarity(torch.cat([updates, tree[child].updates]))
@@ -411,6 +400,5 @@ def newest(before, now):
 
 def joined(node, clients, updates):
     """A node whose cluster, and the edge to it, more clients have joined."""
-    ids = torch.cat([node.clients, clients])
-    order = ids.argsort()
-    return replace(node, clients=ids[order], updates=torch.cat([node.updates, updates])[order])
+    clients, updates = newest((node.clients, node.updates), (clients, updates))
+    return replace(node, clients=clients, updates=updates)

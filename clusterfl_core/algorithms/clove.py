@@ -18,8 +18,6 @@ repeated: stability compares all of the last rounds, not two of them; a client t
 after it is served; it is given a model, not the number of a cluster; ablations run; test losses
 choose nothing here but in the test protocol that it shares with IFCA.
 
-Examples
---------
 The start from which :mod:`clusterfl_core.algorithms.ifca` puts everybody on one model:
 
 >>> import torch

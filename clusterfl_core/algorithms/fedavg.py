@@ -2,8 +2,6 @@
 
 The "global model" of the clustered papers.
 
-Examples
---------
 One model for two groups that disagree ends between them, far from both:
 
 >>> import torch

@@ -18,8 +18,6 @@ A mean of models of mixed clients is mixed itself, so the centers rest between t
 distributions. The paper has no remedy. With ``regress_after`` the server of this book regresses the
 local models on the importance instead (:func:`regression_weights`).
 
-Examples
---------
 Three of four points fit the first model, one the second:
 
 >>> import torch

@@ -4,8 +4,6 @@ The baseline of nearly all work on personal models, without a paper of its own. 
 H. Hassani, A. Mokhtari, S. Shakkottai (NeurIPS 2022, arXiv:2205.13692) explain why it does well:
 local steps make FedAvg learn what the clients have in common, and a few more steps do the rest.
 
-Examples
---------
 >>> import torch
 >>> import clusterfl_core as cf
 >>> theta = torch.tensor([[2.0, 0.0], [0.0, 2.0]])

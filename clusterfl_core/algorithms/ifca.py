@@ -10,8 +10,6 @@ theta_k. A round has two halves, which is why the method is an alternating minim
 
 Clients never learn of each other, and the server never clusters anything.
 
-Examples
---------
 >>> import torch
 >>> import clusterfl_core as cf
 >>> theta = torch.tensor([[2.0, 0.0], [0.0, 2.0]])

@@ -3,8 +3,6 @@
 Ghosh et al., 2020, extended version, Algorithm 1. Without a number of clusters it asks how many
 there are, and whether there is more than one at all.
 
-Examples
---------
 >>> import torch
 >>> import clusterfl_core as cf
 >>> theta = torch.tensor([[2.0, 0.0], [0.0, 2.0]])

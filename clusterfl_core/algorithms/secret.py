@@ -1,7 +1,5 @@
 """What CFL's clients may do to all they send, so that the server cannot read it (section V-B).
 
-Examples
---------
 >>> import torch
 >>> from clusterfl_core.banks import Bank
 >>> from clusterfl_core.models import LinearRegression

@@ -1,7 +1,5 @@
 """Images with labels: scikit-learn's digits, and torchvision's sets from the cache.
 
-Examples
---------
 >>> digits = load("digits")
 >>> digits.y_test[:5]
 tensor([6, 6, 6, 2, 5])
@@ -54,6 +52,9 @@ class Images:
 def load(name):
     """Load a data set of :class:`Images` by name.
 
+    ValueError if the name is unknown or the file in the cache is damaged, :class:`Unavailable` if
+    the set is neither in the cache nor to be downloaded.
+
     Parameters
     ----------
     name : {"digits", "mnist", "mnist_writers", "letters", "cifar10"}
@@ -65,13 +66,6 @@ def load(name):
         letters: handwritten letters of 28 x 28 pixels, labels a = 0 to z = 25, with the fact
         ``upper``; from EMNIST "by class" (a download of 560 MB; about 360,000 and 60,000 images).
         cifar10: 50,000 and 10,000 colour images [3, 32, 32]. A file may hold them as [32, 32, 3].
-
-    Raises
-    ------
-    ValueError
-        If the name is unknown or the file in the cache is damaged.
-    Unavailable
-        If the set is neither in the cache nor to be downloaded.
     """
     if not isinstance(name, str) or name not in NAMES:
         raise ValueError(f"unknown data set {shown(name)}; known are {', '.join(NAMES)}")

@@ -1,7 +1,5 @@
 """Texts of several kinds: the manuals of installed packages, news and plays from the cache.
 
-Examples
---------
 >>> texts = load_text("manuals")
 >>> len(texts.documents) == len(texts.labels), texts.kinds[:2]
 (True, ('Python', 'NumPy'))

@@ -2,8 +2,6 @@
 
 The same algorithm or cluster has the same colour and shape in every chapter, by its name.
 
-Examples
---------
 >>> from clusterfl_core import figures
 >>> figures.colour("IFCA"), figures.colour(1), figures.colour("an algorithm of yours")
 ('#0072B2', '#D55E00', '#27765e')
@@ -28,19 +26,6 @@ from clusterfl_core.figures.panels import Figure, Panel, panel, panels
 from clusterfl_core.figures.players import player
 
 __all__ = [
-    "ALGORITHMS",
-    "CLUSTERS",
-    "DASHES",
-    "INK",
-    "MARKERS",
-    "PAPER",
-    "Figure",
-    "Panel",
-    "colour",
-    "dash",
-    "look",
-    "marker",
-    "panel",
-    "panels",
-    "player",
-]
+    "ALGORITHMS", "CLUSTERS", "DASHES", "INK", "MARKERS", "PAPER", "Figure", "Panel", "colour",
+    "dash", "look", "marker", "panel", "panels", "player",
+]  # fmt: skip

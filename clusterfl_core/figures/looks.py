@@ -10,22 +10,9 @@ import numpy as np
 from clusterfl_core.check import text, whole
 
 __all__ = [
-    "ALGORITHMS",
-    "CLUSTERS",
-    "DASHES",
-    "GREY",
-    "INK",
-    "LINES",
-    "MARKERS",
-    "PAPER",
-    "Look",
-    "colour",
-    "dash",
-    "ink_on",
-    "look",
-    "luminance",
-    "marker",
-]
+    "ALGORITHMS", "CLUSTERS", "DASHES", "GREY", "INK", "LINES", "MARKERS", "PAPER", "Look",
+    "colour", "dash", "ink_on", "look", "luminance", "marker",
+]  # fmt: skip
 
 # Okabe and Ito's palette, told apart with any colour vision; its two light colours are darkened, so
 # that each stands out from a white and from a black page (3 : 1, WCAG 2). Shapes and dashes tell
@@ -72,19 +59,12 @@ class Look(NamedTuple):
 
 
 def colour(what) -> str:
-    """The colour of an algorithm or of a cluster, whether or not the book knows it.
+    """The colour of an algorithm or of a cluster, whether or not the book knows it, as "#0072B2".
 
-    Parameters
-    ----------
-    what : str or int
-        Name of an algorithm or number of a cluster; -1 is a client that was never asked.
-
-    Returns
-    -------
-    str
-        As "#0072B2", always the same for the same name or number. The clusters 0 to 19 can be told
-        apart, from each other and from the algorithms of the book. Each is at least three times as
-        light or as dark as a white page and as a black one.
+    Always the same for the same ``what``, the name of an algorithm or the number of a cluster; -1
+    is a client that was never asked. The clusters 0 to 19 can be told apart, from each other and
+    from the algorithms of the book. Each is at least three times as light or as dark as a white
+    page and as a black one.
     """
     if isinstance(what, str):
         return ALGORITHMS.get(what) or _further(crc32(_bytes(what)) % 100)

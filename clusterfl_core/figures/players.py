@@ -17,6 +17,8 @@ WIDE = {"width": "100%"}
 def player(draw, label, values, choice_label=None, choices=None):
     """Show one figure for each value of a slider, and of a choice, moved also by Play.
 
+    An ``ipywidgets.VBox``, controls above the figure; ValueError if there is nothing to draw.
+
     Parameters
     ----------
     draw : function of a value, or of a choice and a value
@@ -29,16 +31,6 @@ def player(draw, label, values, choice_label=None, choices=None):
         Name of the choice, as ``"start"``.
     choices : sequence, optional
         What the reader chooses among; choosing keeps the slider's place.
-
-    Returns
-    -------
-    ipywidgets.VBox
-        Controls above the figure.
-
-    Raises
-    ------
-    ValueError
-        If there is nothing to draw.
     """
     function("draw", draw), text("label", label), kind("choice_label", choice_label, str, none=True)
     values = items("values", values, 0)

@@ -26,6 +26,9 @@ _NUMBERS = itertools.count()  # no two figures of a page may share an id
 def draw(figure, size: float, crop: bool = False) -> str:
     """Return a figure of matplotlib as an SVG element.
 
+    Ink has the page's colour, the ground is transparent, letters have the page's font. What is
+    marked as rasterized lies inside as a picture.
+
     Parameters
     ----------
     figure : matplotlib figure
@@ -34,12 +37,6 @@ def draw(figure, size: float, crop: bool = False) -> str:
         Pixels of most letters.
     crop : bool
         Whether the drawing is only as high as what is in it.
-
-    Returns
-    -------
-    str
-        Ink has the page's colour, the ground is transparent, letters have the page's font.
-        What is marked as rasterized lies inside as a picture.
     """
     width, height = figure.get_size_inches()
     vectors = _Renderer(72 * width, 72 * height, size)

@@ -5,6 +5,9 @@ engine and of the parts that laboratories share, and the laboratory itself) and 
 lives wherever a page or a frame shows HTML; for print, and where no script runs, it carries a still
 picture and a sentence. The same worlds and runs in Python are in :mod:`clusterfl_core.live.replay`.
 
+Each function but :func:`script` gives a :class:`Laboratory`. A setting outside what it can show is
+a ValueError that says so.
+
 >>> laboratory = plane(noise=0.2)
 >>> laboratory
 IFCA in the plane: 18 clients in 3 groups choose among 3 models. It moves where HTML is shown.
@@ -31,22 +34,7 @@ from clusterfl_core.live.labs.wedges import wedges
 from clusterfl_core.live.page import Laboratory, script
 
 __all__ = [
-    "Laboratory",
-    "angle",
-    "attack",
-    "balance",
-    "compass",
-    "deadline",
-    "desk",
-    "drift",
-    "gardens",
-    "phase",
-    "plane",
-    "playground",
-    "race",
-    "script",
-    "server",
-    "springs",
-    "threshold",
-    "wedges",
-]
+    "Laboratory", "angle", "attack", "balance", "compass", "deadline", "desk", "drift",
+    "gardens", "phase", "plane", "playground", "race", "script", "server", "springs",
+    "threshold", "wedges",
+]  # fmt: skip

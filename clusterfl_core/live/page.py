@@ -64,7 +64,7 @@ class Laboratory:
 
 
 def laboratory(name, fields, sentence, still, *, task, **given):
-    """A laboratory whose first state was looked at and is said in a sentence.
+    """A :class:`Laboratory` whose first state was looked at and is said in a sentence.
 
     Parameters
     ----------
@@ -75,43 +75,25 @@ def laboratory(name, fields, sentence, still, *, task, **given):
     sentence : str
         What it is; names in braces stand for entries of the state, as in ``str.format``.
     still : callable
-        From the state to the still picture.
+        From :mod:`clusterfl_core.figures` and the state to the still picture, a panel.
     task : str
         What to try, or nothing.
     **given
-        The state, entry by entry.
-
-    Returns
-    -------
-    Laboratory
-
-    Raises
-    ------
-    ValueError
-        If an entry is outside what the laboratory can show.
+        The state, entry by entry; ValueError if one is outside what the laboratory can show.
     """
     check.text("task", task)
     now = state(fields, **given)
-    return Laboratory(name, {"state": now, "task": task}, sentence.format(**now), still(now))
+    from clusterfl_core import figures  # slow to import
+
+    picture = still(figures, now)._repr_html_()
+    return Laboratory(name, {"state": now, "task": task}, sentence.format(**now), picture)
 
 
 def script(name):
     """The script of a laboratory: engine, parts and laboratory, in one scope of its own.
 
-    Parameters
-    ----------
-    name : str
-        Of a file in ``labs/``.
-
-    Returns
-    -------
-    str
-        JavaScript without imports. A page may hold it many times; the first one counts.
-
-    Raises
-    ------
-    ValueError
-        If there is no such laboratory.
+    JavaScript without imports. A page may hold it many times; the first one counts. ``name`` is
+    that of a file in ``labs/``; ValueError if there is none.
     """
     return _script(_known(name))
 
@@ -187,10 +169,6 @@ def _outline(marker):
     path = style.get_path().transformed(style.get_transform())
     for numbers, code in path.iter_segments(simplify=False):
         letter = {1: "M", 2: "L", 3: "Q", 4: "C", 79: "Z"}[int(code)]
-        points = "" if letter == "Z" else " ".join(f"{2 * v:.3g}" for v in numbers * _flip(numbers))
-        words.append(letter + points)
+        points = (numbers.reshape(-1, 2) * [2, -2]).ravel()
+        words.append(letter + ("" if letter == "Z" else " ".join(f"{v:.3g}" for v in points)))
     return "".join(words)
-
-
-def _flip(numbers):
-    return [1, -1] * (len(numbers) // 2)

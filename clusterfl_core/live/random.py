@@ -17,8 +17,6 @@ Each number takes one block (w0, w1, w2, w3) of its own:
 Integers and uniforms are equal bit for bit in both languages; normals up to the rounding of
 logarithm and cosine.
 
-Examples
---------
 >>> stream(7, "points", 2, 0).integers(10, 8).tolist()
 [9, 2, 7, 0, 2, 0, 1, 6]
 >>> stream(7, "points", 2, 0).shuffle(5)
@@ -37,16 +35,8 @@ _WORD = 2**32
 def philox(counter, key):
     """Ten rounds of Philox4x32 (figure 2 of the paper, constants as in Random123).
 
-    Parameters
-    ----------
-    counter : array of uint32 [n, 4]
-    key : pair of int
-        Two 32-bit words.
-
-    Returns
-    -------
-    ndarray of uint64 [n, 4]
-        Four random 32-bit words for each counter.
+    Four random 32-bit words for each ``counter`` (array of uint32 [n, 4]), an ndarray of uint64
+    [n, 4]; ``key`` are two 32-bit words.
     """
     c0, c1, c2, c3 = np.asarray(counter, np.uint64).T
     low, shift = np.uint64(_WORD - 1), np.uint64(32)
@@ -117,20 +107,10 @@ def _fractions(words):
 
 
 def stream(seed, name, a=0, b=0, c=0):
-    """The stream of a name.
+    """The :class:`Stream` of a name, which says which use the numbers are for.
 
-    Parameters
-    ----------
-    seed : int
-        In [0, 2^32).
-    name : str
-        Which use the numbers are for.
-    a, b, c : int
-        What they are for, for example round and client.
-
-    Returns
-    -------
-    Stream
+    The ``seed`` lies in [0, 2^32), and so do a, b and c: what the numbers are for, for example
+    round and client.
     """
     words = [whole(word, n, 0, _WORD - 1) for word, n in (("a", a), ("b", b), ("c", c))]
     return Stream((whole("seed", seed, 0, _WORD - 1), stream_number(name)), tuple(words))

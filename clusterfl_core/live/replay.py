@@ -4,8 +4,6 @@
 own generator (:mod:`clusterfl_core.live.random`), and so are first models, participants, selections
 and starts of k-means. So the run is the one in the page, in float64, up to rounding.
 
-Examples
---------
 >>> import clusterfl_core as cf
 >>> from clusterfl_core.live import replay
 >>> federation = replay.linear(truth=[[2, 0], [0, 2]], clients=3, points=20, noise=0.1, seed=1)
@@ -46,7 +44,9 @@ __all__ += ["patchwork", "points", "replayed", "resting_point", "run", "select"]
 
 
 def linear(truth, clients=6, points=8, noise=0.5, seed=0, features="normal", shares=None):
-    """Linear clients from the page's generator (engine/linear.js, ``make_linear``).
+    """Linear clients from the page's generator (engine/linear.js, ``make_linear``): a Federation.
+
+    The test clients are the training clients.
 
     Parameters
     ----------
@@ -62,11 +62,6 @@ def linear(truth, clients=6, points=8, noise=0.5, seed=0, features="normal", sha
         x ~ N(0, I), or x = (uniform in [-1.5, 1.5], 1): a slope and a height.
     shares : list [groups, k], optional
         The share of each truth in the points of a group's clients. Default: group j is cluster j.
-
-    Returns
-    -------
-    Federation
-        The test clients are the training clients.
     """
     truth = check.array("truth", truth, None, None)
     if not truth.size:
@@ -77,7 +72,7 @@ def linear(truth, clients=6, points=8, noise=0.5, seed=0, features="normal", sha
     if not len(shares) or shares.min() < 0 or not np.allclose(shares.sum(1), 1, atol=1e-6):
         raise ValueError(f"rows of shares must sum to one, got {check.shown(shares.tolist())}")
     groups, d = len(shares), truth.shape[1]
-    clients, points = _every("clients", clients, groups), _every("points", points, groups)
+    clients, points = _each("clients", clients, groups), _each("points", points, groups)
     noise = check.number("noise", noise, "[0, inf)", "not be negative")
     check.one_of("features", features, "normal", "line")
     if features == "line" and d != 2:
@@ -101,16 +96,6 @@ def linear(truth, clients=6, points=8, noise=0.5, seed=0, features="normal", sha
     return _federation(Clients.from_lists(xs, ys), clusters)
 
 
-def _every(name, given, groups):
-    """One number or one a group, as a list of one a group."""
-    if not hasattr(given, "__iter__") or isinstance(given, str | bytes):
-        return [check.whole(name, given)] * groups
-    found = [check.whole(name, one) for one in check.items(name, given)]
-    if len(found) != groups:
-        raise ValueError(f"{name} must be one number or {groups}, got {len(found)}")
-    return found
-
-
 def points(clients, clusters=None):
     """Linear clients of points that are given, one pair (x [n, d], y [n]) a client: Federation."""
     pairs = []
@@ -123,10 +108,10 @@ def points(clients, clusters=None):
 
 
 def bowls(centers, stretch=1, turn=0, pairs=1):
-    """Clients whose losses are given bowls (engine/bowls.js, ``make_bowls``).
+    """Clients whose losses are given bowls (engine/bowls.js, ``make_bowls``): a Federation.
 
     Client i has the loss (theta - c)'A(theta - c) / 2 with the bottom c = centers[i]; A has the
-    curvatures s and 1/s.
+    curvatures s and 1/s. The test clients are the training clients; nobody is in a cluster.
 
     Parameters
     ----------
@@ -136,16 +121,11 @@ def bowls(centers, stretch=1, turn=0, pairs=1):
         s, at least 1, and the direction of the steep curvature s in degrees.
     pairs : int or list [m]
         How often a client holds the two points that make its loss; they have no noise.
-
-    Returns
-    -------
-    Federation
-        The test clients are the training clients; nobody is in a cluster.
     """
     made, centers = [], check.array("centers", centers, None, 2).tolist()
     bends = _each("stretch", stretch, len(centers), "[1, inf)")
     turns = _each("turn", turn, len(centers), "(-inf, inf)")
-    pairs = _each("pairs", pairs, len(centers), None)
+    pairs = _each("pairs", pairs, len(centers))
     for c, s, t, n in zip(centers, bends, turns, pairs, strict=True):
         cos, sin = math.cos(math.radians(t)), math.sin(math.radians(t))
         x = np.sqrt([[s], [1 / s]]) * np.array([[cos, sin], [-sin, cos]])
@@ -153,8 +133,8 @@ def bowls(centers, stretch=1, turn=0, pairs=1):
     return points(made)
 
 
-def _each(name, given, count, interval):
-    """One number or one a client, as a list of one a client; whole ones without an interval."""
+def _each(name, given, count, interval=None):
+    """One number or so many, as a list of so many; whole ones without an interval."""
     many = hasattr(given, "__iter__") and not isinstance(given, str | bytes)
     found = check.items(name, given, 0) if many else [given] * count
     if len(found) != count:
@@ -165,7 +145,7 @@ def _each(name, given, count, interval):
 
 
 def resting_point(federation, local):
-    """Where FedAvg with full participation comes to rest on linear clients.
+    """Where FedAvg with full participation comes to rest on linear clients: Tensor [d].
 
     There the updates -(1 - (1 - eta A_i)^tau)(theta - c_i) sum to zero, each weighted by the
     client's points; A_i is the curvature of its loss and c_i its own best model. With one local
@@ -176,10 +156,6 @@ def resting_point(federation, local):
     federation : Federation
         Linear clients, each with at least as many independent points as features.
     local : LocalSGD
-
-    Returns
-    -------
-    Tensor [d]
     """
     if check.kind("federation", federation, Federation).classes or federation.train.x.ndim != 3:
         raise ValueError(f"federation must be of linear clients, got {federation.name!r}")
@@ -201,6 +177,8 @@ def resting_point(federation, local):
 def digits(twist="rotated", clusters=4, clients=6, points=40, seed=0, angle=None):
     """Clients with digits, dealt by the page's generator (engine/digits.js, ``make_digits``).
 
+    A Federation with one test client a cluster, who has all test images.
+
     Parameters
     ----------
     twist : {"rotated", "swapped", "none"}
@@ -216,11 +194,6 @@ def digits(twist="rotated", clusters=4, clients=6, points=40, seed=0, angle=None
         In [0, 2^32).
     angle : float, optional
         Turns of so many degrees more each, instead of 360 / k.
-
-    Returns
-    -------
-    Federation
-        One test client a cluster, with all test images.
     """
     check.one_of("twist", twist, "rotated", "swapped", "none")
     clusters, clients = check.whole("clusters", clusters, 1, 5), check.whole("clients", clients)
@@ -548,7 +521,7 @@ class Replayed:
 
 
 def run(algorithm, federation, rounds, *, seed=0, models=None, absent=None, starts=None):
-    """The run of a laboratory: :func:`clusterfl_core.run` in float64, with the page's choices.
+    """The Run of a laboratory: :func:`clusterfl_core.run` in float64, with the page's choices.
 
     Parameters
     ----------
@@ -559,10 +532,6 @@ def run(algorithm, federation, rounds, *, seed=0, models=None, absent=None, star
     rounds : int
     seed : int
         In [0, 2^32).
-
-    Returns
-    -------
-    Run
     """
     seed = check.whole("seed", seed, 0, 2**32 - 1)
     settings = replayed(algorithm, seed, models, absent, starts)
@@ -570,7 +539,7 @@ def run(algorithm, federation, rounds, *, seed=0, models=None, absent=None, star
 
 
 def replayed(algorithm, seed=0, models=None, absent=None, starts=None):
-    """An algorithm with the page's choices, in float64.
+    """An algorithm with the page's choices, in float64: :class:`Replayed`.
 
     Parameters
     ----------
@@ -586,10 +555,6 @@ def replayed(algorithm, seed=0, models=None, absent=None, starts=None):
         Clients that do not answer in a round, counted from 0.
     starts : list of list of int, optional
         For OneShot: the local models that are k-means' first centers, for each start.
-
-    Returns
-    -------
-    Replayed
     """
     check.kind("algorithm", algorithm, FedAvg, LocalOnly, OneShot, IFCA, CLoVE, CFL, FedSoft, FedEM)
     check.kind("absent", absent, dict, none=True)

@@ -21,7 +21,8 @@ def check(model, x, classes=None):
     Clients share parameters and nothing else, and each must compute the same alone and among
     others. So a model may hold constants as buffers but not change them, a point's answer may
     depend on no other point, nothing may be drawn at random, and every parameter is trained. This
-    is found out by asking a copy of the model, in the mode it is in, for two points.
+    is found out by asking a copy of the model, in the mode it is in, for two points. A model that
+    is not fit is a ValueError that names the part and what works instead.
 
     Parameters
     ----------
@@ -30,11 +31,6 @@ def check(model, x, classes=None):
         Points of a client, as numbers.
     classes : int, optional
         Classes of the federation, 0 for regression. Default: labels are left out of it.
-
-    Raises
-    ------
-    ValueError
-        If the model is not fit: one sentence that names the part and what works instead.
     """
     kind("model", model, torch.nn.Module)
     if not isinstance(x, torch.Tensor) or x.ndim < 2 or not len(x):

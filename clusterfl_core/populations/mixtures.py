@@ -20,7 +20,9 @@ def mixed(name, clients, clusters, pattern, seed=0, points=(100, 200)):
 
     The kinds are images turned by 0, 90, 180, 270 degrees counterclockwise. Where capital and small
     letters are told apart, they are: small and capital letters for k = 2; small, small turned by
-    90, capital, capital turned by 90 for k = 4 (Table 4): with "letters" it is the paper's.
+    90, capital, capital turned by 90 for k = 4 (Table 4): with "letters" it is the paper's. A
+    client's points lie in the order of the kinds. ``truth["mixture"]`` [m, k] holds the shares of
+    the points dealt, n_ij / n_i. One test client a kind, with all its test images.
 
     Parameters
     ----------
@@ -33,12 +35,6 @@ def mixed(name, clients, clusters, pattern, seed=0, points=(100, 200)):
     points : (int, int)
         A client holds that many images, uniformly at random, both bounds included. One is used
         again only when all of its kind have been.
-
-    Returns
-    -------
-    Federation
-        A client's points lie in the order of the kinds. ``truth["mixture"]`` [m, k] holds the
-        shares of the points dealt, n_ij / n_i. One test client a kind, with all its test images.
     """
     images = data.load(name)
     (clients, clusters), seed = check_sizes(clients, clusters), check.whole("seed", seed, 0)

@@ -146,14 +146,9 @@ def mixture_regression(pattern, clients=100, clusters=2, seed=0, *, features=10,
     in each coordinate; its released code takes 10 as the VARIANCE, and that gives errors of the
     size it prints. Each of m ``clients`` holds between 100 and 200 points in d dimensions
     (``features``), uniformly at random, of k ``clusters`` in a ``pattern`` of
-    :func:`pattern_shares`.
-
-    Returns
-    -------
-    Federation
-        A client's points lie in the order of the clusters. ``truth["mixture"]`` [m, k] holds the
-        shares of the points drawn, n_ij / n_i (the wanted shares, rounded to whole points), and
-        ``truth["theta"]`` theta. One test client a cluster, of 1,000 points of that cluster alone.
+    :func:`pattern_shares`; they lie in the order of the clusters. ``truth["mixture"]`` [m, k] holds
+    the shares of the points drawn, n_ij / n_i (the wanted shares, rounded to whole points), and
+    ``truth["theta"]`` theta. One test client a cluster, of 1,000 points of that cluster alone.
     """
     (clients, clusters), seed = check_sizes(clients, clusters), check.whole("seed", seed, 0)
     source = generator(POPULATION, seed)

@@ -22,6 +22,9 @@ __all__ = ["next_words"]
 def next_words(name, clients, clusters, seed=0, *, window=10, vocabulary=1000, points=2000):
     """Text of which each client has one kind, to predict the next word (CFL, figure 9).
 
+    Of the Federation x is [m, n, window], numbers of words; ``truth["words"]`` lists the
+    vocabulary, ``truth["kinds"]`` the name of each cluster.
+
     The documents of a kind are shuffled, joined and cut into equal parts, one a client; the last
     fifth of a part is held out. A point is a window of words and the word that follows, so a run's
     loss is a mean over words and exp(loss) is the perplexity. Words are letters and apostrophes
@@ -42,12 +45,6 @@ def next_words(name, clients, clusters, seed=0, *, window=10, vocabulary=1000, p
     points : int
         n, windows of each client, evenly spaced; a quarter as many for testing. With a few hundred,
         a model of one kind alone learns its few sentences by heart.
-
-    Returns
-    -------
-    Federation
-        x is [m, n, window], numbers of words. ``truth["words"]`` lists the vocabulary,
-        ``truth["kinds"]`` the name of each cluster.
     """
     texts = data.load_text(name)
     (clients, clusters), seed = check_equal(clients, clusters), check.whole("seed", seed, 0)

@@ -117,9 +117,9 @@ def soft_centers(theta, mixture, weights, proximal):
 
     A client with shares u_k solves its proximal problem (eq. 4) at
     w_k = sum_s u_ks (2 theta_s + lambda c_s) / (2 + lambda), and c_s is the mean of the w_k with
-    the aggregation weights v_sk. So C = V U (2 Theta + lambda C) / (2 + lambda). Unless every
-    client holds one cluster only, the centers are means of mixtures and not the theta_s: no theorem
-    of the paper says so, its tables of errors show it.
+    the aggregation weights v_sk. So C, [S, d], is V U (2 Theta + lambda C) / (2 + lambda). Unless
+    every client holds one cluster only, the centers are means of mixtures and not the theta_s: no
+    theorem of the paper says so, its tables of errors show it.
 
     Parameters
     ----------
@@ -130,11 +130,6 @@ def soft_centers(theta, mixture, weights, proximal):
         (eq. 6); choosing K clients without replacement flattens it.
     proximal : float
         lambda, not negative.
-
-    Returns
-    -------
-    array [S, d]
-        C.
     """
     proximal = check.number("proximal", proximal, "[0, inf)", "not be negative")
     theta, share = check.array("theta", theta, None, None), proximal / (2 + proximal)

@@ -162,7 +162,7 @@ def step_bound(problem, distance, *, c2, c3, c4, version="extended"):
     Delta / 2; "neurips" has it in the constant and needs distance <= Delta / 4, else ValueError.
     """
     check.kind("problem", problem, LinearProblem)
-    _check_version(version)
+    check.one_of("version", version, *VERSIONS)
     _check_constants(c2=c2, c3=c3, c4=c4)
     distance = check.number("distance", distance, "(-inf, inf)", "be a finite number")
     alpha = 0.5 - distance / problem.separation
@@ -185,16 +185,12 @@ def convergence(problem, *, c6, c7, c8, version="extended"):
     logarithm is to the base 2. ``version`` is "extended" or "neurips".
     """
     check.kind("problem", problem, LinearProblem)
-    _check_version(version)
+    check.one_of("version", version, *VERSIONS)
     _check_constants(c6=c6, c7=c7, c8=c8)
     error = c6 * problem.floor + c7 * math.exp(-c8 * problem.signal**2 * problem.points)
     rounds = max(0, math.ceil(math.log2(problem.separation / (4 * error)))) if error else math.inf
     rounds += 2 if version == "extended" else 0
     return Convergence(error, rounds, 2 * problem.points * rounds)
-
-
-def _check_version(version):
-    check.one_of("version", version, *VERSIONS)
 
 
 def exact_step(problem, step_size, share):
@@ -285,7 +281,7 @@ def misclassification_bound(problem, closeness, c1=1.0, c2=0.5):
     within (1/2 - alpha) Delta of their truths, alpha in (0, 1/2].
     """
     check.kind("problem", problem, LinearProblem)
-    closeness = _check_closeness(closeness)
+    closeness = check.number("closeness", closeness, "(0, 0.5]", "be in (0, 1/2]")
     _check_constants(c1=c1, c2=c2)
     return c1 * math.exp(-c2 * problem.points * (closeness * problem.signal) ** 2)
 
@@ -326,6 +322,7 @@ def succeeded(distance, noise):
 def basin(starts, truth, noise, *, clients, points, rounds, seeds, fresh=True):
     """From which starts IFCA finds two groups: a share of the seeds for each start, in both orders.
 
+    An array [2, starts]: of the seeds that end with model j at truth j, and with the names swapped.
     The rounds that Theorem 1 is about (option I, all clients take part), with step size 1 / (4 p),
     p = 1/2. A start has passed if in the end both models lie within Delta / 4 of their truths.
 
@@ -342,11 +339,6 @@ def basin(starts, truth, noise, *, clients, points, rounds, seeds, fresh=True):
     fresh : bool
         Whether each round brings new points, n' to choose with and n' for the gradient, or all
         rounds use the same n' points for both.
-
-    Returns
-    -------
-    array [2, starts]
-        The share of the seeds that end with model j at truth j, and with the names swapped.
     """
     starts = check.array("starts", starts, None, None, None)
     truth = check.array("truth", truth, None, None)
@@ -448,7 +440,7 @@ def convex_misclassification(problem, closeness):
     It may exceed 1. ``problem`` is a ConvexProblem, ``closeness`` in (0, 1/2].
     """
     check.kind("problem", problem, ConvexProblem)
-    closeness = _check_closeness(closeness)
+    closeness = check.number("closeness", closeness, "(0, 0.5]", "be in (0, 1/2]")
     gap = closeness * problem.convexity * problem.separation**2
     return 8 * problem.loss_deviation**2 / (gap**2 * problem.points)
 
@@ -510,10 +502,6 @@ def _convex_floor(problem, alpha, failure, constants):
         c1 * eta**2 / (failure * gap**2 * n),
         c2 * v * eta * problem.clusters**1.5 / misled,
     )
-
-
-def _check_closeness(value):
-    return check.number("closeness", value, "(0, 0.5]", "be in (0, 1/2]")
 
 
 def _points(given):

@@ -30,27 +30,17 @@ def angle(angle=90, *, points=40, k=2, seed=1, task=""):
     task : str
         What to try. The laboratory notices when, after eight rounds and with all else alike, IFCA
         is better than FedAvg at one angle and worse at another at most 30 degrees away.
-
-    Returns
-    -------
-    Laboratory
-
-    Raises
-    ------
-    ValueError
-        If a setting is outside what the laboratory can show.
     """
     words = "The angle dial: six clients see digits upright, six turned by {angle:g} degrees."
     own = {"angle": angle, "points": points, "k": k, "seed": seed, "rounds": 0}
     return laboratory("angle", FIELDS, words, _still, task=task, **own)
 
 
-def _still(now):
-    from clusterfl_core import figures  # slow to import
-    from clusterfl_core.live import replay
+def _still(figures, now):
+    from clusterfl_core.live import replay  # brings all of the library
 
     degrees = now["angle"]
     shown = replay.digits(clusters=2, clients=1, points=4, angle=degrees).train.x
     words = f"Digits upright, and turned by {degrees:g} degrees."
     panel = figures.panel(words, width=195)
-    return panel.pictures(shown.flatten(0, 1), columns=4)._repr_html_()
+    return panel.pictures(shown.flatten(0, 1), columns=4)

@@ -48,15 +48,6 @@ def attack(
     task : str
         What to try. The laboratory notices when the liar alone has kept all clients in one group
         for 30 rounds, and when with clipping all honest clients then find their true groups.
-
-    Returns
-    -------
-    Laboratory
-
-    Raises
-    ------
-    ValueError
-        If a setting is outside what the laboratory can show.
     """
     tests = {"eps1": eps1, "eps2": eps2, "gamma_max": gamma_max}
     liar = {"lie": lie, "arrow": [arrow], "clip": clip}

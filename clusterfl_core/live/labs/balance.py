@@ -25,24 +25,13 @@ def balance(angles=(90, 162, -126, -54, 18, 126), *, k=5, task=""):
     task : str
         What to try. The laboratory notices when at least four arrows balance and their best cut
         is at most 2 degrees wider than the lemma's pi / (k - 1).
-
-    Returns
-    -------
-    Laboratory
-
-    Raises
-    ------
-    ValueError
-        If a setting is outside what the laboratory can show.
     """
     words = "Balance the arrows: {k} directions on a circle, and the best cut between them."
     return laboratory("balance", FIELDS, words, _still, task=task, k=k, angles=angles)
 
 
-def _still(now):
-    from clusterfl_core import figures  # slow to import
-
+def _still(figures, now):
     angles = now["angles"][: now["k"]]
     tips = [(math.cos(math.radians(a)), math.sin(math.radians(a))) for a in angles]
     panel = figures.panel(f"A circle with {len(angles)} arrows.", width=200)
-    return panel.circles([(0, 0)], 1, "ink").arrows(tips).bare()._repr_html_()
+    return panel.circles([(0, 0)], 1, "ink").arrows(tips).bare()

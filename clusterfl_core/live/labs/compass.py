@@ -31,24 +31,13 @@ def compass(models=((0.0, 0.4), (0.6, 0.0)), *, noise=1.0, points=20, moved="0",
     task : str
         What to try. The laboratory notices when the models lie within 0.2 of each other and the
         chance is no higher than for models at the two truths.
-
-    Returns
-    -------
-    Laboratory
-
-    Raises
-    ------
-    ValueError
-        If a setting is outside what the laboratory can show.
     """
     words = "Wrong-choice compass: a client with {points} points chooses between two models."
     own = {"noise": noise, "points": points, "moved": moved, "models": models}
     return laboratory("compass", FIELDS, words, _still, task=task, **own)
 
 
-def _still(now):
-    from clusterfl_core import figures  # slow to import
-
+def _still(figures, now):
     alt = "Two true models, one at the origin, and two guessed models near them."
     panel = figures.panel(alt, width=200, xlim=(-1.5, 1.5), ylim=(-1.5, 1.5))
-    return panel.plane([(0, 0), (1, 0)], now["models"]).bare()._repr_html_()
+    return panel.plane([(0, 0), (1, 0)], now["models"]).bare()

@@ -55,15 +55,6 @@ def deadline(deadline=8, *, quick=2, slow=6, linked=2, luck=0.2, models="one", l
     task : str
         What to try. The laboratory notices when a deadline has lost group 1, and then both groups
         are within 0.4 of their best models with the same clients and a deadline as short.
-
-    Returns
-    -------
-    Laboratory
-
-    Raises
-    ------
-    ValueError
-        If a setting is outside what the laboratory can show.
     """
     words = (
         f"Deadline: two groups of {EACH} clients, {EACH} clients are slow, and the server waits "
@@ -138,9 +129,7 @@ def played(deadline, *, quick, slow, linked, luck, models, late):
     }
 
 
-def _still(found):
-    from clusterfl_core import figures  # slow to import
-
+def _still(figures, found):
     seconds = needed(found["quick"], found["slow"], found["linked"], 0, 0)
     panel = figures.panel("Seconds of ten clients, and the deadline.", width=260, height=200)
     for group in range(2):
@@ -148,4 +137,4 @@ def _still(found):
         panel.points([seconds[i] for i in rows], list(rows), f"group {group}", group)
     panel.axvline(found["deadline"], color="k")
     panel.set_xlim(0, 12)
-    return panel.named("seconds", "client")._repr_html_()
+    return panel.named("seconds", "client")

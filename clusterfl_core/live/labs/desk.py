@@ -55,15 +55,6 @@ def desk(label=0.0, feature=0.0, conflict=0.0, *, cameras=False, task=""):
     task : str
         What to try. The laboratory notices when one border has failed, once where a border for
         each camera mends it and once where that fails as well.
-
-    Returns
-    -------
-    Laboratory
-
-    Raises
-    ------
-    ValueError
-        If a setting is outside what the laboratory can show.
     """
     words = (
         "Mixing desk: eight clients with label skew {label:g}, feature skew {feature:g} and "
@@ -73,12 +64,10 @@ def desk(label=0.0, feature=0.0, conflict=0.0, *, cameras=False, task=""):
     return laboratory("desk", FIELDS, words, _still, task=task, **own)
 
 
-def _still(_):
-    from clusterfl_core import figures  # slow to import
-
+def _still(figures, _):
     table = given()
     alt = "The ink of the eight clients' images: zeros have little, ones much."
     panel = figures.panel(alt, width=200, height=90, ylim=(-0.6, 1.6), yticks=[0, 1])
     for j, name in enumerate(("zero", "one")):
         panel.points(np.concatenate(table[name])[::8], np.full(CLIENTS * POINTS // 8, j), like=j)
-    return panel.named("ink in the middle")._repr_html_()
+    return panel.named("ink in the middle")

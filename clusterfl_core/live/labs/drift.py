@@ -48,15 +48,6 @@ def drift(
         What to try. The laboratory notices when the point of rest was at least 0.5 from the best
         model, and is then brought within 0.01 of it, with at least 5 local steps and with bottoms
         that are at least 1 apart.
-
-    Returns
-    -------
-    Laboratory
-
-    Raises
-    ------
-    ValueError
-        If a setting is outside what the laboratory can show.
     """
     shapes = {"centers": centers, "stretch": stretch, "turn": turn, "pairs": pairs}
     run = {"start": [start], "steps": steps, "step_size": step_size, "rounds": 0}
@@ -64,10 +55,8 @@ def drift(
     return laboratory("drift", FIELDS, words, _still, task=task, chosen="0", **shapes, **run)
 
 
-def _still(now):
+def _still(figures, now):
     import numpy as np
-
-    from clusterfl_core import figures  # slow to import
 
     panel = figures.panel("Four elliptical bowls.", width=200, xlim=(-2.5, 2.5), ylim=(-2.5, 2.5))
     panel.plane()
@@ -79,4 +68,4 @@ def _still(now):
         panel.contours(
             lambda at, A=bend, c=far: ((at - c) @ A * (at - c)).sum(-1) / 2, [0.1, 0.4], j
         )
-    return panel._repr_html_()
+    return panel

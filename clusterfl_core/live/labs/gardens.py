@@ -44,26 +44,15 @@ def gardens(lines=CROWDED, *, points=3, heat=0.0, kept=1.0, seed=5, rounds=0, ta
     task : str
         What to try. The laboratory notices when EM from the crowded start ends with at least 17 of
         18 identities right.
-
-    Returns
-    -------
-    Laboratory
-
-    Raises
-    ------
-    ValueError
-        If a setting is outside what the laboratory can show.
     """
     words = "Gardens: EM fits three lines to eighteen clients with {points} points each."
     own = {"points": points, "heat": heat, "kept": kept, "seed": seed, "lines": lines}
     return laboratory("gardens", FIELDS, words, _still, task=task, **own, rounds=rounds)
 
 
-def _still(now):
-    from clusterfl_core import figures  # slow to import
-
+def _still(figures, now):
     alt = "Three lines over warmth and growth."
     panel = figures.panel(alt, width=200, xlim=(-1.5, 1.5), ylim=(-3, 3), x="warmth", y="growth")
     for j, (slope, height) in enumerate(now["lines"]):
         panel.spread([-1.5, 1.5], [height - 1.5 * slope, height + 1.5 * slope], like=j)
-    return panel._repr_html_()
+    return panel

@@ -43,15 +43,6 @@ def phase(*, noise=1, spread=0, groups=2, models=2, steps=10, column=3, row=4, d
     task : str
         What to try. The laboratory notices when after at least ten draws LocalOnly, FedAvg,
         FedAvg with own steps, and OneShot or IFCA are each the best in at least five cells.
-
-    Returns
-    -------
-    Laboratory
-
-    Raises
-    ------
-    ValueError
-        If a setting is outside what the laboratory can show.
     """
     words = (
         f"Phase diagram: the best of five methods for {CLIENTS} clients in {{groups}} groups, "
@@ -143,9 +134,7 @@ def _draw(draw, points, distance, noise, spread, groups, models, steps):
     return {name: ((w - truth) ** 2).sum(1).mean() for name, w in ends.items()}
 
 
-def _still(found):
-    from clusterfl_core import figures  # slow to import
-
+def _still(figures, found):
     panel = figures.panel("A map whose axes are points a client and distance.", width=200)
     panel.points([found["column"]], [found["row"]], like="ink").set(xlim=(-1, 8), ylim=(-1, 8))
-    return panel.named("points a client", "distance")._repr_html_()
+    return panel.named("points a client", "distance")

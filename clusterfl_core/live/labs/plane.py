@@ -39,15 +39,6 @@ def plane(
         What to try. The laboratory notices when it is done: a group is lost without any noise.
     small : bool
         The plane and its buttons only; it plays by itself where motion is welcome.
-
-    Returns
-    -------
-    Laboratory
-
-    Raises
-    ------
-    ValueError
-        If a setting is outside what the laboratory can show.
     """
     truth, models = _rows("truth", truth, 4), _rows("models", models, 6)
     world = {

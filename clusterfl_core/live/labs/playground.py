@@ -192,15 +192,6 @@ def playground(
         is given here stays.
     task : str
         What to do with the missions. The laboratory notices when the one that is chosen is solved.
-
-    Returns
-    -------
-    Laboratory
-
-    Raises
-    ------
-    ValueError
-        If a setting is outside what the laboratory can show.
     """
     world = {"groups": groups, "angle": angle, "swaps": swaps, "skew": skew, "points": points}
     people = {"clients": clients, "last": last, "liars": liars}
@@ -246,12 +237,11 @@ def scores(run, federation):
     return sum(found) / len(found), min(found), moved / run.state.bank.bytes_of_one()
 
 
-def _still(now):
-    from clusterfl_core import figures  # slow to import
-    from clusterfl_core.live import replay
+def _still(figures, now):
+    from clusterfl_core.live import replay  # brings all of the library
 
     world = {name: now[name] for name in ("groups", "angle", "swaps")}
     shown = replay.patchwork(**world, points=5, clients=1, last=1).train.x
     words = "Digits as clients of each group see them, a row a group."
     panel = figures.panel(words, width=195)
-    return panel.pictures(shown.flatten(0, 1), columns=5)._repr_html_()
+    return panel.pictures(shown.flatten(0, 1), columns=5)

@@ -41,15 +41,6 @@ def race(*, clients=4, images=80, inputs=784, hidden=16, steps=5, workers=2, tas
     task : str
         What to try. The laboratory notices when the Gram form was twice as fast on the reader's
         clock, and then is twice as slow after one slider was moved.
-
-    Returns
-    -------
-    Laboratory
-
-    Raises
-    ------
-    ValueError
-        If a setting is outside what the laboratory can show.
     """
     words = "Race: a round of {clients} clients on your machine, by plain descent and Gram form."
     own = {"clients": clients, "images": images, "inputs": str(inputs), "hidden": hidden}
@@ -102,12 +93,10 @@ def _bytes(numbers):
     return ((t ^ (t >> np.uint32(15))) & np.uint32(255)).astype(np.int64)
 
 
-def _still(found):
-    from clusterfl_core import figures  # slow to import
-
+def _still(figures, found):
     sizes = {"hidden": found["hidden"], "steps": found["steps"], "inputs": int(found["inputs"])}
     held = np.arange(10, 161, 10)
     work = np.array([counted(1, images=n, **sizes)[:2] for n in held]) / 1e6
     panel = figures.panel("Multiplications of plain descent and of the Gram form.", width=260)
     panel.spread(held, work[:, 0], "plain", 0).spread(held, work[:, 1], "Gram", 1)
-    return panel.named("images", "million multiplications")._repr_html_()
+    return panel.named("images", "million multiplications")

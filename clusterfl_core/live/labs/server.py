@@ -66,15 +66,6 @@ def server(
     task : str
         What to try. The laboratory notices when a true group was torn, and the run then ends in
         exactly the true groups and has settled.
-
-    Returns
-    -------
-    Laboratory
-
-    Raises
-    ------
-    ValueError
-        If a setting is outside what the laboratory can show.
     """
     tests = {"eps1": eps1, "eps2": eps2, "gamma_max": gamma_max}
     local = {"steps": steps, "step_size": step_size, "stretch": stretch, "start": [start]}
@@ -83,11 +74,9 @@ def server(
     return laboratory("server", FIELDS, words, still, task=task, **own)
 
 
-def still(now):
+def still(figures, now):
     """The clients of a state, as a picture."""
-    from clusterfl_core import figures  # slow to import
-
     words = "Twelve clients in three groups, and the first model."
     panel = figures.panel(words, width=200, xlim=(-2.5, 2.5), ylim=(-2.5, 2.5))
     groups = [i // 4 for i in range(len(now["centers"]))]
-    return panel.plane(clients=now["centers"], clusters=groups, models=now["start"])._repr_html_()
+    return panel.plane(clients=now["centers"], clusters=groups, models=now["start"])

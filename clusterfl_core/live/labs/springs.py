@@ -54,15 +54,6 @@ def springs(
     task : str
         What to try. The laboratory notices when centres have collapsed to 0.4 of the gap or less
         under the mean and end within 0.05 of the truths.
-
-    Returns
-    -------
-    Laboratory
-
-    Raises
-    ------
-    ValueError
-        If a setting is outside what the laboratory can show.
     """
     words = (
         "Springs and collapse: ten clients with {share:.0%} of one truth or the other, and two "
@@ -73,9 +64,7 @@ def springs(
     return laboratory("springs", FIELDS, words, _still, task=task, **own)
 
 
-def _still(now):
-    from clusterfl_core import figures  # slow to import
-
+def _still(figures, now):
     limits = {"xlim": (-2.5, 2.5), "ylim": (-2.5, 2.5)}
     panel = figures.panel("Two true models and two centres in the plane.", width=200, **limits)
-    return panel.plane(now["truths"], now["centers"]).bare()._repr_html_()
+    return panel.plane(now["truths"], now["centers"]).bare()

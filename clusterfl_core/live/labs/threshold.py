@@ -68,15 +68,6 @@ def threshold(
     task : str
         What to try. The laboratory notices when every client stands right at a threshold whose
         window is narrower than 10 % of the tree's height.
-
-    Returns
-    -------
-    Laboratory
-
-    Raises
-    ------
-    ValueError
-        If a setting is outside what the laboratory can show.
     """
     words = (
         "Threshold: four groups of clients, {size} in the last of them, and a tree that is cut at "
@@ -165,9 +156,7 @@ def window(*, by="models", link="single", near=1.2, noise=1, points=40, size=3, 
     return (first, last) if right else None
 
 
-def _still(found):
-    from clusterfl_core import figures  # slow to import
-
+def _still(figures, found):
     given = {name: found[name] for name in GIVEN}
     federation, truth = world(**given)
     alone, _ = compared(federation, "models")
@@ -175,4 +164,4 @@ def _still(found):
     for group in range(len(truth)):
         own = alone[federation.clusters.numpy() == group]
         panel.points(own[:, 0], own[:, 1], f"group {group}", group)
-    return panel._repr_html_()
+    return panel

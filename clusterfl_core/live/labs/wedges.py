@@ -29,28 +29,17 @@ def wedges(distance=2, *, least=0, draw=0, task=""):
     task : str
         What to try. The laboratory notices when at most one percent of at least 1,000 points vote
         wrongly, at a distance of at most 8.
-
-    Returns
-    -------
-    Laboratory
-
-    Raises
-    ------
-    ValueError
-        If a setting is outside what the laboratory can show.
     """
     words = "Wedges: the points that vote for the wrong one of two models, {distance:g} apart."
     own = {"distance": distance, "least": least, "draw": draw}
     return laboratory("wedges", FIELDS, words, _still, task=task, **own)
 
 
-def _still(now):
-    from clusterfl_core import figures  # slow to import
-
+def _still(figures, now):
     angle = math.atan(2 / now["distance"])
     tip = 3 * math.sin(angle), 3 * math.cos(angle)
     panel = figures.panel(
         "Two opposite wedges in the plane of noise and input, where votes are wrong.", width=200
     )
     edges = [(0, 3), tip, (0, -3), (-tip[0], -tip[1])]
-    return panel.arrows(edges).named("input z", "noise")._repr_html_()
+    return panel.arrows(edges).named("input z", "noise")
