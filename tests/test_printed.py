@@ -147,6 +147,19 @@ def test_an_experiment_that_is_asked_for_has_the_parameters(page, command):
         assert pair.split("=")[0] in known, f"{page}: {name} has no {pair}"
 
 
+def test_a_copy_of_the_site_lies_outside_the_repository():
+    """A site holds copies of the notebooks, whose style `make test` would check by other rules."""
+    copies = [
+        line.split()
+        for path in PAGES
+        for _, body in BOX.findall(text(path))
+        for line in body.splitlines()
+        if line.startswith("cp -r ")
+    ]
+    assert copies
+    assert all(target.startswith("../") for *_, target in copies)
+
+
 # ---------------------------------------------------------------- where to read on
 
 
