@@ -1,7 +1,7 @@
 """How figures and pages look, against what is committed in tests/looks.
 
-`LOOKS=record pytest tests/test_looks.py` writes what it sees instead of comparing; look at the
-pictures before you commit them. Needs `make book` for the pages.
+`LOOKS=record .venv/bin/pytest tests/test_looks.py` writes what it sees instead of comparing; look
+at the pictures before you commit them. Needs `make book` for the pages.
 """
 
 import json
