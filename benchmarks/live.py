@@ -86,7 +86,7 @@ FULL = {  # what makes a laboratory work hardest, beside its last round
     "race": {"clients": 24, "images": 160, "inputs": "784", "workers": 2},
     "playground": {"groups": 4, "clients": 6, "last": 6, "points": 50, "k": 6},
 }
-LAST = {  # at the last round the page has as much to show, and its worker, which holds nothing up, less to do
+LAST = {  # at the last round the page has as much to show, and its worker less to compute
     "playground": {"points": 5, "steps": 1},
 }
 PATIENCE = {"Stop": 20, None: 60}  # seconds for a laboratory with such a button, and for another
@@ -137,7 +137,7 @@ def used(page, lab):
     button = lambda name: lab.get_by_role("button", name=name, exact=True)  # noqa: E731
 
     def settled():
-        """Wait for the rounds; a reader who is tired of waiting has Stop, where a round takes long."""
+        """Wait for the rounds as a reader does: where there is Stop, not for ever."""
         stop = button("Stop") if button("Stop").count() else None
         for last in (False, True):
             try:

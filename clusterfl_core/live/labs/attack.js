@@ -17,7 +17,7 @@ import {
 
 const LIAR = 11; // the last client
 const LONG = 30; // rounds without a split that are a veto
-const FRAME = 2.3; // of the picture's 2.5: the arrow of the lie is drawn within
+const FRAME = 2.38; // of the picture's 2.5: the arrow of the lie is drawn within
 const SEEN =
   "First picture: clients at their own best models (shape: true group; number: the model they follow), " +
   "models with their way, lines: what is sent; thick and dashed: what the liar sends; dotted, with a diamond: its arrow before it turns or is clipped. " +

@@ -9,7 +9,7 @@ import { make_square } from "../parts/square.js";
 
 const POINTS = 2000;
 const EDGE = 3.2; // of the picture
-const HEAD = 20; // pixels: above the strip, where the axis has its name
+const HEAD = 20; // pixels: above and below the strip, where names stand
 const HANDLE = 2.75; // from the middle to the handles
 const GOAL = { share: 0.01, distance: 8, kept: POINTS / 2 };
 const DISTANCES = Array.from({ length: 57 }, (_, step) => 0.25 * 2 ** (step / 8));
@@ -95,7 +95,7 @@ function drawn_wedges({ size, at, line }, { state, found }) {
             x: from,
             y: HEAD,
             width: size - 2 * from,
-            height: size,
+            height: size - 2 * HEAD,
             fill: "currentColor",
             "fill-opacity": 0.09,
             stroke: "currentColor",
@@ -158,7 +158,7 @@ laboratory("wedges", {
       ];
       return [`${now}. It does not count: ${listed(missing)}.`, false];
     }
-    const allowance = `Allowed is ${percent(GOAL.share, 0)}, and ${-few} points more may be left out`;
+    const allowance = `Allowed is ${percent(GOAL.share, 0)}, and ${-few} more may be left out`;
     return [`${now}. ${allowance}. Fewest so far: ${percent(memory.fewest, 2)}.`, false];
   },
   build(lab) {
