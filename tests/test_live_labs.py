@@ -889,8 +889,8 @@ def test_the_lie_stays_in_the_picture_and_follows_the_hand(desk, site):
         length = float(re.search(r"lie, (\S+) long", tip.text_content())[1])
         assert length == pytest.approx(bench.numbers()[0][1], abs=0.006)
         bench.tab.mouse.up()
-        assert inside()
-        for _ in range(6):
+        assert middle(tip) == pytest.approx((x - 60, y + 45), abs=1.5), "it stays where it was put"
+        for _ in range(8):
             tip.press("Shift+ArrowRight")
             tip.press("Shift+ArrowDown")
             assert inside()

@@ -340,6 +340,8 @@ def test_the_task_is_solved_by_keys_alone(browser, site):
         progress.get_by_text("But model 2 has no client at the start").wait_for()
         bench.steps(9)
         assert "model 2 has no client at the start: that does not count." in progress.inner_text()
+        tab_to(bench.page, "Rewind")
+        keys.press("Enter")
         tab_to(bench.page, "model 2")
         for key in ["Shift+ArrowDown"] * 5 + ["ArrowDown"] + ["ArrowLeft"] * 2:
             keys.press(key)

@@ -207,11 +207,18 @@ laboratory("attack", {
     return ["Clipped. Do the honest clients find their groups? Play on.", false, part];
   },
   build(lab) {
-    let held = null; // where the arrow begins while it is dragged
+    let beside = null; // where the arrow begins if not at its model; it stays there as long as it can
+    let held = false; // and while it is dragged
     const foot = ({ state, path }) => {
       if (state.lie === "honest" || state.lie === "flip") return null;
-      const now = path.at(-1).state;
-      return held ?? foot_of(now.bank[now.assignments[LIAR]], state.arrow[0]);
+      const [now, arrow] = [path.at(-1).state, state.arrow[0]];
+      const theta = now.bank[now.assignments[LIAR]];
+      if (held) return beside;
+      const near = foot_of(theta, arrow);
+      const fits = beside?.every((value, a) => Math.abs(value + arrow[a]) <= FRAME);
+      if (near.every((value, a) => value === theta[a])) beside = null;
+      else if (!fits) beside = near;
+      return beside ?? near;
     };
     const liar_handle = (shown) => {
       const begin_at = foot(shown);
@@ -243,9 +250,9 @@ laboratory("attack", {
               ),
             ),
           moved: (at, begins) => {
-            held ??= begin_at;
+            [held, beside] = [true, begin_at];
             const drawn_tip = at.map((value) => Math.max(-FRAME, Math.min(FRAME, value)));
-            const to = drawn_tip.map((value, a) => Math.max(-2.5, Math.min(2.5, value - held[a])));
+            const to = drawn_tip.map((value, a) => Math.max(-2.5, Math.min(2.5, value - begin_at[a])));
             lab.change({ arrow: [to.map(kept_number)] }, begins);
           },
           said:
@@ -267,8 +274,8 @@ laboratory("attack", {
       identities.show(assignments, true_groups(now.state), bank.length);
     };
     plane.addEventListener("lostpointercapture", () => {
-      if (held === null) return;
-      held = null;
+      if (!held) return;
+      held = false;
       show_all(lab.keeping);
     });
     return {
