@@ -252,10 +252,8 @@ async function one_race(given, frame) {
   const { ratio } = counted_work(state);
   running = true;
   const checked = [];
-  for (const form of ["plain", "gram"]) {
-    tell("both forms are checked");
+  for (const form of ["plain", "gram"])
     checked.push(await asked_of(1, { form, state, rounds: 1, scored: true }));
-  }
   const [{ loss }, other] = checked;
   if (!(Math.abs(loss - other.loss) < 1e-9)) throw new Error("The two forms do not agree");
   const lanes = [
@@ -339,7 +337,7 @@ laboratory("race", {
     const since = near ? moved(near, state) : [];
     const sliders = since.length
       ? `${listed(since.map((entry) => TABLE[entry].words))} moved since it won` +
-        (since.length > 1 ? ": one too many" : "")
+        (since.length > 1 ? ": only one may" : "")
       : "no slider that counts has moved since it won";
     if (measured === null)
       return [

@@ -143,9 +143,10 @@ function* growing({ near, noise, points, size, draw, by, link }) {
   const sizes = [EACH_HAS, EACH_HAS, EACH_HAS, size];
   const clients = [];
   for (const [group, count] of sizes.entries()) {
-    for (const place of range(count))
+    for (const place of range(count)) {
       clients.push(client_from(draw, group, place, points, truth[group], noise));
-    yield;
+      yield;
+    }
   }
   const clusters = clients.map(({ cluster }) => cluster);
   const m = clients.length;
@@ -158,6 +159,7 @@ function* growing({ near, noise, points, size, draw, by, link }) {
     losses: (i, j) => distance_of(losses[i], losses[j]),
   }[by];
   const distances = range(m).map((i) => range(m).map((j) => between(i, j)));
+  yield;
   const merges = tree_of(distances, link);
   const members = members_of(merges, m);
   const squared = (theta, i) => distance_of(theta, truth[clusters[i]]) ** 2;
