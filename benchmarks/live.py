@@ -18,6 +18,8 @@ import sys
 import tempfile
 from pathlib import Path
 
+from playwright.sync_api import TimeoutError
+
 from clusterfl_core import live
 from clusterfl_core.live import sources
 
@@ -84,6 +86,10 @@ FULL = {  # what makes a laboratory work hardest, beside its last round
     "race": {"clients": 24, "images": 160, "inputs": "784", "workers": 2},
     "playground": {"groups": 4, "clients": 6, "last": 6, "points": 50, "k": 6},
 }
+LAST = {  # at the last round the page has as much to show, and its worker less to compute
+    "playground": {"points": 5, "steps": 1},
+}
+PATIENCE = {"Stop": 20, None: 60}  # seconds for a laboratory with such a button, and for another
 PAPER = """<!doctype html><meta charset="utf-8">
 <style>body {{ margin: 8px; font: 16px sans-serif }}</style><main>{}</main>"""
 
@@ -108,6 +114,8 @@ def largest():
             state = lab.settings["state"] | full
             if "rounds" in fields:
                 state["rounds"] = fields["rounds"].high if rounds else 0
+            if rounds:
+                state |= LAST.get(name, {})
             made = dataclasses.replace(lab, settings=lab.settings | {"state": state})
             yield name + (", last round" if rounds else ""), made._repr_html_()
 
@@ -129,7 +137,20 @@ def used(page, lab):
     button = lambda name: lab.get_by_role("button", name=name, exact=True)  # noqa: E731
 
     def settled():
-        page.wait_for_function("lab => lab.busy !== true", arg=lab.element_handle(), timeout=60000)
+        """Wait for the rounds as a reader does: where there is Stop, not for ever."""
+        stop = button("Stop") if button("Stop").count() else None
+        for last in (False, True):
+            try:
+                page.wait_for_function(
+                    "lab => lab.busy !== true",
+                    arg=lab.element_handle(),
+                    timeout=1000 * PATIENCE["Stop" if stop else None],
+                )
+                break
+            except TimeoutError:
+                if last or stop is None:
+                    raise
+                stop.click()
         page.wait_for_timeout(300)
 
     for summary in lab.locator("summary").all():

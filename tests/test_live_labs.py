@@ -835,6 +835,114 @@ def test_no_name_lies_on_a_mark(desk, site, name):
         assert covered == []
 
 
+CROSSED = """lab => [...lab.shadowRoot.querySelectorAll("svg.chart")].flatMap(chart =>
+  [...chart.querySelectorAll("text.name")].flatMap(name => {
+    const { x, y, width, height } = name.getBBox();
+    return [...chart.querySelectorAll("polyline")].filter(line =>
+      Array.from({ length: Math.ceil(line.getTotalLength()) + 1 }, (_, far) =>
+        line.getPointAtLength(far))
+        .some(at => at.x > x && at.x < x + width && at.y > y + 3 && at.y < y + height - 3))
+      .map(() => name.textContent);
+  }))"""
+
+
+@pytest.mark.parametrize("name", ["deadline", "phase", "race", "threshold", "wedges"])
+def test_no_line_of_a_chart_crosses_a_name(desk, site, name):
+    lab = lab_named(name)
+    with opened(desk, site, lab) as bench:
+        for where in ("at first", "when solved"):
+            for size in (WIDE, PHONE):
+                bench.tab.set_viewport_size(size)
+                browsing.settle(bench.tab)
+                assert bench.node.locator("svg.chart text.name").count() > 0
+                assert bench.node.evaluate(CROSSED) == [], (where, size)
+            if where == "at first":
+                for control, key, times in lab.keys:
+                    bench.tab_to(control)
+                    for _ in range(times):
+                        bench.tab.keyboard.press(key)
+                        bench.settle()
+
+
+def test_the_lie_stays_in_the_picture_and_follows_the_hand(desk, site):
+    lab = lab_named("attack")
+    state = lab.made().settings["state"] | {"lie": "arrow", "arrow": [[1.5, 1.2]], "rounds": 40}
+    with opened(desk, site, lab, fragment(lab, state)) as bench:
+        tip = bench.node.get_by_role("slider", name="tip of the lie", exact=True)
+        assert "The liar is alone" in bench.state(), "its model runs away"
+
+        def inside():
+            frame, box = bench.node.locator(".plane").first.bounding_box(), tip.bounding_box()
+            middles = [box["x"] + box["width"] / 2, box["y"] + box["height"] / 2]
+            ends = [(frame[a], frame[a] + frame[b]) for a, b in (("x", "width"), ("y", "height"))]
+            return all(
+                low + 8 <= at <= high - 8 for at, (low, high) in zip(middles, ends, strict=True)
+            )
+
+        assert inside()
+        x, y = middle(tip)
+        bench.tab.mouse.move(x, y)
+        bench.tab.mouse.down()
+        bench.tab.mouse.move(x - 60, y + 45, steps=6)
+        bench.settle()
+        assert middle(tip) == pytest.approx((x - 60, y + 45), abs=1.5), "it goes with the hand"
+        length = float(re.search(r"lie, (\S+) long", tip.text_content())[1])
+        assert length == pytest.approx(bench.numbers()[0][1], abs=0.006)
+        bench.tab.mouse.up()
+        assert middle(tip) == pytest.approx((x - 60, y + 45), abs=1.5), "it stays where it was put"
+        for _ in range(8):
+            tip.press("Shift+ArrowRight")
+            tip.press("Shift+ArrowDown")
+            assert inside()
+        assert "and is 3.54 long" in tip.get_attribute("aria-valuetext")
+
+
+def test_whoever_leaves_a_race_does_not_wait_for_it(desk, site):
+    with opened(desk, site, lab_named("race")) as bench:
+        for name, key in [("clients", "End"), ("local steps τ", "End"), ("hidden units", "End")]:
+            bench.node.get_by_label(name, exact=True).press(key)
+        bench.press("Step")
+        bench.tab.wait_for_timeout(100)
+        assert bench.node.evaluate("lab => lab.busy")
+        for name in ("clients", "local steps τ", "hidden units"):
+            bench.node.get_by_label(name, exact=True).press("Home")
+        assert not bench.node.evaluate("lab => lab.busy")
+        bench.press("Step")
+        bench.settle()
+        assert "best of 1 try" in bench.node.locator("caption").first.inner_text()
+        assert len(bench.tab.workers) <= 2, "the old ones are at work"
+
+
+def test_a_mission_says_how_it_stands_before_it_is_judged(desk, site):
+    lab = lab_named("playground")
+    alone = next(one for one in playground.MISSIONS if one["key"] == "alone")
+    state = lab.made().settings["state"] | alone["setup"] | {"mission": "alone", "rounds": 2}
+    with opened(desk, site, lab, fragment(lab, state)) as bench:
+        said = bench.node.locator(".task .progress").inner_text()
+    found = re.match(
+        r"So far: alone (\S+) %, the best of the others, \w+, (\S+) %: (\S+) points "
+        r"(ahead|behind), where 2 points ahead .*are asked\. "
+        r"Judged from round 10 on; this is round 2\.",
+        said,
+    )
+    own, other, by = map(float, found.groups()[:3])
+    assert abs(own - other) == pytest.approx(by, abs=0.11)
+    assert (own < other) == (found[4] == "behind")
+
+
+def test_the_wedges_say_what_does_not_count(desk, site):
+    with opened(desk, site, lab_named("wedges")) as bench:
+        progress = bench.node.locator(".task .progress")
+        assert "more may be left out" in progress.inner_text()
+        bench.node.get_by_label("leave out |z| below", exact=True).press("End")
+        kept = bench.numbers()[0][1]
+        assert f"It does not count: {1000 - kept:.0f} points too few are kept." in (
+            progress.inner_text()
+        )
+        bench.node.get_by_label("distance Δ", exact=True).press("End")
+        assert "too far apart and" in progress.inner_text()
+
+
 def test_a_shared_link_that_is_played_again_says_so(desk, site):
     lab = lab_named("playground")
     state = lab.made().settings["state"]

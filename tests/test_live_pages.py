@@ -336,6 +336,16 @@ def test_the_task_is_solved_by_keys_alone(browser, site):
             keys.press("Shift+ArrowRight")
             keys.press("Shift+ArrowUp")
         assert bench.at("model 2") == [2.5, 2.5]
+        progress = task.locator(".progress")
+        progress.get_by_text("But model 2 has no client at the start").wait_for()
+        bench.steps(9)
+        assert "model 2 has no client at the start: that does not count." in progress.inner_text()
+        tab_to(bench.page, "Rewind")
+        keys.press("Enter")
+        tab_to(bench.page, "model 2")
+        for key in ["Shift+ArrowDown"] * 5 + ["ArrowDown"] + ["ArrowLeft"] * 2:
+            keys.press(key)
+        assert bench.at("model 2") == [2.3, -0.1]
         tab_to(bench.page, "Step")
         for _ in range(9):
             keys.press("Enter")
@@ -431,6 +441,18 @@ def test_two_hundred_starts_and_what_their_loss_says(browser, site):
             assert words in bench.said("state")
         bench.slide("noise", 1)
         assert not said.is_visible(), "what was counted in another world is put away"
+
+
+def test_a_start_that_was_drawn_is_no_answer(browser, site):
+    with opened(browser, site) as bench:
+        bench.slide("noise", 0)
+        bench.press("Draw 200 starts")
+        bench.lab.locator(".starts p", has_text=re.compile("^Of 200 starts")).wait_for()
+        bench.lab.get_by_role("button", name="lost").click()
+        bench.steps(60)
+        assert "share model" in bench.said("state")
+        progress = bench.lab.locator(".task .progress").inner_text()
+        assert re.search(r"^Lost with noise 0\.0, but .+: that does not count\.$", progress)
 
 
 def test_two_on_a_page(browser, site):

@@ -18,8 +18,8 @@ __all__ = ["Laboratory", "laboratory", "looks", "modules", "script"]
 PARTS = (
     "dom", "latest", "style", "element", "marks", "controls", "fields", "handles", "square", "run",
     "keeping", "rounds", "player", "losses", "contour", "identities", "readings", "starts",
-    "address", "sharing", "task", "sentences", "worker", "chart", "pad", "laboratory", "splitting",
-    "labels",
+    "address", "sharing", "task", "sentences", "worker", "labels", "chart", "pad", "laboratory",
+    "splitting",
 )  # fmt: skip
 HERE = Path(__file__).parent
 NAMES = {  # of the marks, as they are spoken

@@ -65,9 +65,16 @@ const JUDGES = {
   alone({ frame }) {
     const best = best_but(["LocalOnly"], frame);
     const [own, other] = [frame.LocalOnly.mean, frame[best].mean];
+    const lead = own - other;
+    const by = `${(100 * Math.abs(lead)).toFixed(1)} points ${lead < 0 ? "behind" : "ahead"}`;
+    const asked = [
+      ...(lead < LITTLE ? [`${100 * LITTLE} points ahead`] : []),
+      ...(own < 0.8 ? [`${percent(0.8)} alone`] : []),
+    ];
     return [
-      `alone ${percent(own)}, the best of the others, ${best}, ${percent(other)}`,
-      own - other >= LITTLE && own >= 0.8,
+      `alone ${percent(own)}, the best of the others, ${best}, ${percent(other)}: ${by}` +
+        (asked.length ? `, where ${asked.join(" and ")} are asked` : ""),
+      !asked.length,
     ];
   },
 
@@ -116,18 +123,20 @@ const JUDGES = {
 };
 
 // A mission is {key, setup: entries of the state, free: those of them that may change}.
-// → [sentence, whether it is solved]
+// → [sentence, whether it is solved, what is reached so far if anything is]
 export function judged_mission({ key, setup, free }, words, asked) {
   const { state, path } = asked;
   const moved = Object.keys(setup).find(
     (entry) => !free.includes(entry) && state[entry] !== setup[entry],
   );
   if (moved) return [`This mission keeps “${words(moved)}” at ${setup[moved]}.`, false];
-  if (!path.length || (path.length < SETTLED && key !== "budget"))
-    return [`Judged from round ${SETTLED} on; this is round ${path.length}.`, false];
+  const early = path.length < SETTLED && key !== "budget";
+  const rule = `Judged from round ${SETTLED} on; this is round ${path.length}.`;
+  if (!path.length) return [rule, false];
   const frame = path.at(-1);
   const failed = RIVALS.find((name) => frame[name].failed);
   if (failed) return [`${failed} stopped: ${frame[failed].failed}.`, false];
   const [reached, solved] = JUDGES[key]({ ...asked, frame });
-  return [`${solved ? "Solved: " : "Not yet: "}${reached}.`, solved];
+  if (early) return [`So far: ${reached}. ${rule}`, false, reached];
+  return [`${solved ? "Solved: " : "Not yet: "}${reached}.`, solved, reached];
 }

@@ -243,7 +243,7 @@ laboratory("angle", {
   },
   first: () => null,
   next: (state, before) => worker.ask({ state, round: (before?.round ?? 0) + 1 }),
-  rest: (state) => state.rounds >= 15,
+  rest: ({ rounds }) => rounds === ENOUGH || rounds >= 15, // the task's round, then the last one
   waiting: ({ rounds }, path) =>
     path.length < rounds ? `Playing round ${path.length} of ${rounds} …` : null,
   compute: (_, path) => path.at(-1),
@@ -273,29 +273,33 @@ laboratory("angle", {
   task({ angle, points, k, seed }, _, path, memory) {
     const judged = path[ENOUGH]; // later rounds change no verdict
     const setting = `${points} ${k} ${seed}`;
-    if (memory.setting !== setting) Object.assign(memory, { setting, won: [], lost: [] });
+    const fresh = memory.setting !== undefined && memory.setting !== setting;
+    if (memory.setting !== setting) Object.assign(memory, { setting, leads: new Map() });
     if (k < 2) return ["IFCA needs at least two models.", false];
-    if (judged && judged.ifca !== judged.fedavg) {
-      const one = judged.ifca > judged.fedavg ? memory.won : memory.lost;
-      if (!one.includes(angle)) one.push(angle);
-    }
-    const gaps = memory.won.flatMap((a) => memory.lost.map((b) => [Math.abs(a - b), a, b]));
-    const [near] = gaps.sort(([a], [b]) => a - b);
-    const seen = ({ won, lost }) =>
-      `Groups win at ${won.length ? won.map((a) => `${a}°`).join(", ") : "no angle yet"}; one model ` +
-      `wins at ${lost.length ? lost.map((a) => `${a}°`).join(", ") : "no angle yet"}.`;
+    if (judged) memory.leads.set(angle, judged.ifca - judged.fedavg);
+    const leads = [...memory.leads].sort(([one], [other]) => other - one);
+    const [won, lost, equal] = [1, -1, 0].map((sign) =>
+      leads.filter(([, lead]) => Math.sign(lead) === sign),
+    );
+    const shown = (some) =>
+      some
+        .map(([one, lead]) => `${one}°${lead ? ` (by ${digits(100 * Math.abs(lead), 1)} points)` : ""}`)
+        .join(", ") || "no angle yet";
+    const gaps = won.flatMap(([a]) => lost.map(([b]) => [Math.abs(a - b), a, b]));
+    const [near] = gaps.sort(([one], [other]) => one - other);
     if (near && near[0] <= NEAR)
       return [`Solved: groups win at ${near[1]}°, one model at ${near[2]}°.`, true];
-    const parts = [memory.won.length && "won", memory.lost.length && "lost"].filter(Boolean);
+    const seen =
+      `Groups win at ${shown(won)}; one model wins at ${shown(lost)}` +
+      (equal.length ? `; even, which counts for neither, at ${shown(equal)}.` : ".");
+    const far = near ? ` The nearest two are ${near[0]}° apart: at most ${NEAR}° are asked.` : "";
+    const parts = [won.length && "won", lost.length && "lost"].filter(Boolean);
+    const changed = fresh ? " Other images, models or start: all is judged anew." : "";
     const short = path.length > 1 && !judged; // stopped before the round that counts
     const rule = short
       ? `Only round ${ENOUGH} counts: play on.`
       : `Judged after round ${ENOUGH}, with images, models and start as they are.`;
-    return [
-      `${seen(memory)} ${rule}`,
-      false,
-      parts.join() || null,
-    ];
+    return [`${seen}${far}${changed} ${rule}`, false, parts.join() || null];
   },
   build(lab) {
     const samples = make_samples();

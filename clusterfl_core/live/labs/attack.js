@@ -17,9 +17,11 @@ import {
 
 const LIAR = 11; // the last client
 const LONG = 30; // rounds without a split that are a veto
+const FRAME = 2.38; // of the picture's 2.5: the arrow of the lie is drawn within
 const SEEN =
   "First picture: clients at their own best models (shape: true group; number: the model they follow), " +
-  "models with their way, lines: what is sent; thick and dashed: what the liar sends; diamond: its arrow before it turns. Second picture: " +
+  "models with their way, lines: what is sent; thick and dashed: what the liar sends; dotted, with a diamond: its arrow before it turns or is clipped. " +
+  "An arrow that would leave the picture is drawn whole beside its model. Second picture: " +
   "each group's longest against its mean update, round by round (slanted cross: it split); in the " +
   "shaded corner a group is split. Clipping shortens every update to the median length of its group. " +
   "Losses are exact bowls of one shape, without noise; the liar's lie does not look at the others.";
@@ -115,6 +117,13 @@ function python_of({ lie, arrow, clip, rounds, ...state }) {
   ].join("\n");
 }
 
+// Where the arrow begins in the picture: at its model, or as near to it as shows all of the arrow.
+const foot_of = (theta, arrow) =>
+  [...theta].map((value, a) => {
+    const [least, most] = [-FRAME - Math.min(0, arrow[a]), FRAME - Math.max(0, arrow[a])];
+    return Math.max(least, Math.min(most, value));
+  });
+
 const length_of_mean = (rows) =>
   norm([0, 1].map((a) => rows.reduce((sum, row) => sum + row[a], 0) / rows.length));
 
@@ -198,26 +207,54 @@ laboratory("attack", {
     return ["Clipped. Do the honest clients find their groups? Play on.", false, part];
   },
   build(lab) {
-    const liar_handle = ({ state, path }) => {
-      if (state.lie === "honest" || state.lie === "flip") return [];
-      const now = path.at(-1).state;
+    let beside = null; // where the arrow begins if not at its model; it stays there as long as it can
+    let held = false; // and while it is dragged
+    const foot = ({ state, path }) => {
+      if (state.lie === "honest" || state.lie === "flip") return null;
+      const [now, arrow] = [path.at(-1).state, state.arrow[0]];
       const theta = now.bank[now.assignments[LIAR]];
-      const arrow = state.arrow[0];
+      if (held) return beside;
+      const near = foot_of(theta, arrow);
+      const fits = beside?.every((value, a) => Math.abs(value + arrow[a]) <= FRAME);
+      if (near.every((value, a) => value === theta[a])) beside = null;
+      else if (!fits) beside = near;
+      return beside ?? near;
+    };
+    const liar_handle = (shown) => {
+      const begin_at = foot(shown);
+      if (begin_at === null) return [];
+      const arrow = shown.state.arrow[0];
+      const tip = arrow.map((value, a) => value + begin_at[a]);
+      const words = `lie, ${digits(norm(arrow))} long`;
+      const at_left = tip[0] > 0; // where there is room for the words
       return [
         {
           key: "lie",
           name: "tip of the lie",
-          at: arrow.map((value, a) => value + theta[a]),
-          draw: (x, y) => svg("path", { class: "star", d: `M${x} ${y - 8}l8 8l-8 8l-8 -8z` }),
-          moved: (at, begins) =>
-            lab.change(
-              {
-                arrow: [
-                  at.map((value, a) => kept_number(Math.max(-2.5, Math.min(2.5, value - theta[a])))),
-                ],
-              },
-              begins,
+          at: tip,
+          look: `${words} ${at_left}`,
+          draw: (x, y) =>
+            svg(
+              "g",
+              {},
+              svg("path", { class: "star", d: `M${x} ${y - 8}l8 8l-8 8l-8 -8z` }),
+              svg(
+                "text",
+                {
+                  x: at_left ? x - 12 : x + 12,
+                  y: y + 4,
+                  class: "name",
+                  "text-anchor": at_left ? "end" : "start",
+                },
+                words,
+              ),
             ),
+          moved: (at, begins) => {
+            [held, beside] = [true, begin_at];
+            const drawn_tip = at.map((value) => Math.max(-FRAME, Math.min(FRAME, value)));
+            const to = drawn_tip.map((value, a) => Math.max(-2.5, Math.min(2.5, value - begin_at[a])));
+            lab.change({ arrow: [to.map(kept_number)] }, begins);
+          },
           said:
             `the lie goes ${digits(arrow[0], 2)} across, ${digits(arrow[1], 2)} up, ` +
             `and is ${digits(norm(arrow), 2)} long`,
@@ -229,8 +266,18 @@ laboratory("attack", {
         },
       ];
     };
-    const { plane, lengths, show } = make_splitting(lab, { more: liar_handle, liar: LIAR });
+    const { plane, lengths, show } = make_splitting(lab, { more: liar_handle, liar: LIAR, foot });
     const identities = make_identities("Who follows which model");
+    const show_all = (now) => {
+      show(now);
+      const { assignments, bank } = now.path.at(-1).state;
+      identities.show(assignments, true_groups(now.state), bank.length);
+    };
+    plane.addEventListener("lostpointercapture", () => {
+      if (!held) return;
+      held = false;
+      show_all(lab.keeping);
+    });
     return {
       main: [plane],
       side: [
@@ -243,11 +290,7 @@ laboratory("attack", {
       ],
       below: [identities.node],
       key: `${SEEN} Drag the tip of the lie, clients, start and thresholds, or move them with the arrow keys (Shift: far).`,
-      show(now) {
-        show(now);
-        const { assignments, bank } = now.path.at(-1).state;
-        identities.show(assignments, true_groups(now.state), bank.length);
-      },
+      show: show_all,
     };
   },
 });

@@ -250,31 +250,38 @@ laboratory("deadline", {
       const stepped = Math.round(value / by) * by;
       lab.change({ [entry]: Math.min(high, Math.max(low, stepped)) }, begins);
     };
-    const handle = (state, entry, name, y, draw) => ({
+    const handle = (state, entry, name, y, mark) => ({
       key: entry,
       name,
       at: [across(state[entry]), y],
-      draw,
+      draw: named(mark, entry),
       moved: ([x], begins) => to(entry, seconds_at(x), begins),
       pressed: ([right, up], far) =>
         to(entry, state[entry] + (right + up) * (far ? 4 : 1) * TABLE[entry].by, true),
       range: [TABLE[entry].low, TABLE[entry].high, state[entry]],
       said: `${digits(state[entry], 2)} seconds`,
     });
-    const diamond = (text) => (x, y) =>
+    // A name on a ground of its own: the ends of rounds pass behind it.
+    const named = (mark, text) => (x, y) =>
       svg(
         "g",
         {},
-        svg("path", { d: `M${x - 7} ${y}l7 -7l7 7l-7 7z`, fill: "Canvas", class: "edge" }),
-        svg("text", { x: x + 10, y: y + 4, class: "name" }, text),
+        svg("rect", {
+          x: x + 10,
+          y: y - 8,
+          width: 7.6 * text.length + 6,
+          height: 16,
+          rx: 3,
+          fill: "var(--cfl-under, Canvas)",
+          "fill-opacity": 0.9,
+        }),
+        mark(x, y),
+        svg("text", { x: x + 13, y: y + 4, class: "name" }, text),
       );
+    const diamond = (x, y) =>
+      svg("path", { d: `M${x - 7} ${y}l7 -7l7 7l-7 7z`, fill: "Canvas", class: "edge" });
     const flag = (x, y) =>
-      svg(
-        "g",
-        {},
-        svg("path", { d: `M${x - 8} ${y - 8}h16l-8 14z`, fill: "currentColor" }),
-        svg("text", { x: x + 12, y: y + 4, class: "name" }, "deadline"),
-      );
+      svg("path", { d: `M${x - 8} ${y - 8}h16l-8 14z`, fill: "currentColor" });
     const row_where = (slow, linked) => {
       const i = CLIENTS.find((one) => one % EACH && is_slow(one, linked) === slow);
       return row_of(i ?? CLIENTS.find((one) => is_slow(one, linked) === slow)) + 0.07;
@@ -294,7 +301,7 @@ laboratory("deadline", {
             entry,
             `usual time of ${entry} clients`,
             row_where(entry === "slow", state.linked),
-            diamond(entry),
+            diamond,
           );
         square.show({ state, found }, [
           handle(state, "deadline", "deadline on the time line", 0.87, flag),

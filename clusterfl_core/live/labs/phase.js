@@ -271,29 +271,35 @@ function drawn_map({ size, at, line }, { state, found }) {
   const middle = (column, row) => at([column - 3.5 + SHIFT, row - 3.5 + SHIFT]);
   const text = (x, y, words, more = {}) =>
     svg("text", { x, y, "text-anchor": "middle", ...more }, words);
+  const colour_in = (c) => (found.good[c].length ? colour_of(found.good[c][0]) : "none");
   const field = cells.map(([column, row], c) => {
     const [x, y] = middle(column, row);
+    return svg("rect", {
+      click: () => found.press(column, row),
+      style: "cursor: pointer",
+      x: x - side / 2,
+      y: y - side / 2,
+      width: side,
+      height: side,
+      fill: colour_in(c),
+      "fill-opacity": 0.85,
+      stroke: "var(--faint)",
+    });
+  });
+  // Over the dashed line, which a rim of the cell's colour keeps off them.
+  const names = cells.map(([column, row], c) => {
+    const [x, y] = middle(column, row);
     const [best, second] = found.good[c];
-    const colour = best === undefined ? "none" : colour_of(best);
-    const letters = found.good[c].slice(0, 2).map((m) => METHODS[m].letter);
-    return svg(
-      "g",
-      { click: () => found.press(column, row), style: "cursor: pointer" },
-      svg("rect", {
-        x: x - side / 2,
-        y: y - side / 2,
-        width: side,
-        height: side,
-        fill: colour,
-        "fill-opacity": 0.85,
-        stroke: "var(--faint)",
-      }),
-      text(x, y + 5, letters.join(""), {
-        class: "number",
-        style: best === undefined ? "" : `fill:${ink_on(colour)};font-size:14px`,
-        "font-style": second === undefined ? "normal" : "italic",
-      }),
-    );
+    if (best === undefined) return svg("g");
+    const colour = colour_in(c);
+    const rim = `color-mix(in srgb, ${colour} 85%, var(--cfl-under, Canvas))`;
+    return text(x, y + 5, found.good[c].slice(0, 2).map((m) => METHODS[m].letter).join(""), {
+      class: "number",
+      style:
+        `fill:${ink_on(colour)};font-size:14px;paint-order:stroke;stroke:${rim};stroke-width:6px;` +
+        "stroke-linejoin:round;pointer-events:none",
+      "font-style": second === undefined ? "normal" : "italic",
+    });
   });
   // In columns of the map: points = 10 * 2^(column / 2).
   const border = range(71)
@@ -318,6 +324,7 @@ function drawn_map({ size, at, line }, { state, found }) {
         "pointer-events": "none",
       }),
     ),
+    ...names,
     ...POINTS.map((points, column) => {
       const [x, y] = middle(column, 0);
       return text(x, y + side / 2 + 14, `${points}`);
@@ -376,7 +383,8 @@ laboratory("phase", {
       `OneShot or IFCA ${owned[3]}`;
     if (draws < GOAL.draws) return [`${seen}. Let it draw at least ${GOAL.draws} times.`, false];
     if (owned.every((count) => count >= GOAL.cells)) return [`Solved: ${seen}.`, true];
-    return [`${seen}; each needs ${GOAL.cells}.`, false];
+    const short = owned.filter((count) => count < GOAL.cells).length;
+    return [`${seen}. Each needs ${GOAL.cells}: ${short} of the four ${short > 1 ? "have" : "has"} too few.`, false];
   },
   build(lab) {
     const square = make_square(EDGE, drawn_map);

@@ -66,6 +66,10 @@ function chosen_by_groups(identities, clusters) {
   });
 }
 
+// How many clients choose each model.
+const sizes_of = (bank, identities) =>
+  bank.map((_, j) => identities.filter((one) => one === j).length);
+
 // Pairs of groups that share a model.
 function sharing_groups(own) {
   return own.flatMap((model, g) =>
@@ -317,6 +321,7 @@ async function small_laboratory(live, description, element) {
 async function whole_laboratory(live, description, question, element) {
   let run = null;
   let smallest = Infinity; // noise with which a group was lost
+  let lent = null; // the start that was drawn for the reader, as a text
   const sentences = make_sentences();
   const plane = make_square(EDGE, drawn);
   const losses = make_losses();
@@ -361,7 +366,9 @@ async function whole_laboratory(live, description, question, element) {
       ).length,
     load: (models, words) => {
       player.stop();
-      run.change({ models: models.map((theta) => [...theta]), rounds: 0 });
+      const rows = models.map((theta) => [...theta]);
+      lent = JSON.stringify(rows);
+      run.change({ models: rows, rounds: 0 });
       sentences.say(`The start ${words} is on the table. Press Play. ${status.textContent}`);
     },
     told: (sentence) => sentences.say(sentence, false),
@@ -502,7 +509,16 @@ async function whole_laboratory(live, description, question, element) {
       truth.slice(g + 1).some((other) => Math.hypot(one[0] - other[0], one[1] - other[1]) < APART),
     );
     const shared = sharing_groups(own);
-    let sentence = "Not yet lost. Play until the models rest.";
+    const first = estimate_identities(now.world.model, now.path[0].bank, now.world);
+    const sizes = sizes_of(now.path[0].bank, first);
+    const without = sizes.findIndex((size) => size === 0);
+    let flaw = null; // why a loss from this start would not count
+    if (without >= 0) flaw = `model ${without} has no client at the start`;
+    else if (JSON.stringify(now.description.models) === lent) flaw = "this start was drawn for you";
+    const begins =
+      sizes.length > 1 ? ` At the start the models have ${listed(sizes)} clients.` : "";
+    const counts = flaw ? ` But ${flaw}: that would not count.` : begins;
+    let sentence = `Not yet lost.${counts} Play until the models rest.`;
     if (now.state.bank.length < truth.length)
       sentence = "With fewer models than groups a group is always lost: that does not count.";
     else if (truth.length < 2) sentence = "One group alone cannot be lost.";
@@ -511,8 +527,10 @@ async function whole_laboratory(live, description, question, element) {
     else if (!at_rest(now))
       sentence =
         shared.length && now.path.length > 1
-          ? "Two groups share a model now. Does it last? Play on."
+          ? `Two groups share a model now.${flaw ? counts : " Does it last? Play on."}`
           : sentence;
+    else if (shared.length && flaw)
+      sentence = `Lost with noise ${digits(noise, 1)}, but ${flaw}: that does not count.`;
     else if (shared.length) {
       if (!hold.down) smallest = Math.min(smallest, noise);
       const [g, h, model] = shared[0];
@@ -580,7 +598,7 @@ async function whole_laboratory(live, description, question, element) {
 
 // Round, choices and groups in two sentences.
 function told_state(run, identities, own) {
-  const sizes = run.state.bank.map((_, j) => identities.filter((one) => one === j).length);
+  const sizes = sizes_of(run.state.bank, identities);
   const shared = sharing_groups(own);
   const right = run.world.clusters.filter((group, i) => identities[i] === own[group]).length;
   const pairs = shared.map(

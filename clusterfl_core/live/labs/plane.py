@@ -36,7 +36,8 @@ def plane(
     seed : int
         Of the clients' points and of the 200 starts; in [0, 2^32).
     task : str
-        What to try. The laboratory notices when it is done: a group is lost without any noise.
+        What to try. The laboratory notices when it is done: a group is lost without any noise,
+        from a start of the reader's own that gives each model a client.
     small : bool
         The plane and its buttons only; it plays by itself where motion is welcome.
     """

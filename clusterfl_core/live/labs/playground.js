@@ -424,6 +424,16 @@ function make_missions(chooser) {
   };
 }
 
+const judged_now = (mission, state, path) =>
+  judged_mission(mission, (entry) => TABLE[entry].words, {
+    state,
+    path: path.slice(1),
+    clusters: clusters_of(state),
+    drawn: read_drawing({ ...state, method: "IFCA" }, path.at(-1)?.IFCA).map(
+      ({ guesses: [first] }) => first,
+    ),
+  });
+
 laboratory("playground", {
   title: "the playground",
   first: () => null,
@@ -432,7 +442,9 @@ laboratory("playground", {
   waiting(state, path) {
     if (path.length >= state.rounds) return null;
     const mission = mission_of(state);
-    const what = mission ? `Mission “${mission.name}” is judged then.` : "";
+    const [, , reached] = mission ? judged_now(mission, state, path) : [];
+    const far = reached ? ` So far: ${reached}.` : "";
+    const what = mission ? `Mission “${mission.name}” is judged then.${far}` : "";
     return `Playing round ${path.length} of ${state.rounds} … ${what}`.trim();
   },
   compute(state, path) {
@@ -475,14 +487,7 @@ laboratory("playground", {
     memory.solved ??= new Set();
     const mission = mission_of(state);
     const [sentence, solved] = mission
-      ? judged_mission(mission, (entry) => TABLE[entry].words, {
-          state,
-          path: path.slice(1),
-          clusters: clusters_of(state),
-          drawn: read_drawing({ ...state, method: "IFCA" }, path.at(-1)?.IFCA).map(
-            ({ guesses: [first] }) => first,
-          ),
-        })
+      ? judged_now(mission, state, path)
       : ["No mission is chosen: all controls are yours.", false];
     if (solved) memory.solved.add(mission.key);
     const before = !solved && memory.solved.has(mission?.key) ? " You have solved it before." : "";

@@ -2,16 +2,17 @@
 
 import { range } from "../engine/random.js";
 import { make_chart } from "../parts/chart.js";
-import { digits, html, svg } from "../parts/dom.js";
+import { digits, html, listed, svg } from "../parts/dom.js";
 import { laboratory } from "../parts/laboratory.js";
 import { make_worker, serve } from "../parts/worker.js";
 
 const [CLASSES, STEP_SIZE] = [10, 0.1];
 const [LONG, TURNS, MOST_ROUNDS] = [0.05, 3, 400]; // seconds of a measurement; turns of all lanes
-const TRIES = 5; // of Play
+const SLOW = 0.3; // seconds: a round that takes so long is measured once
 const GOAL = 2; // times as fast, or as slow
 const SEEN =
-  "Step races once, Play five times; the best counts, for other programs only ever add time. A " +
+  "Step races once, Play five times; the best counts, for other programs only ever add time. Each " +
+  `race times every lane in turn, three times, once where a round takes over ${SLOW} seconds. A ` +
   "round is all clients with all their local steps, in double precision. The first two lanes are " +
   "one worker each, a program beside the page. The third deals the clients to several, and takes " +
   "the form that needs fewer multiplications. Dots: your races on this page; the ring is the last.";
@@ -191,21 +192,30 @@ async function asked_of(count, question) {
 }
 
 // Rounds a second in each lane, the best of some turns. What comes before is not counted: there the
-// browser still translates the loops, and deals the images.
-async function paced(lanes, state) {
+// browser still translates the loops, and deals the images. warm: seconds of a round that a lane
+// has played already, if it has.
+async function paced(lanes, state, warm) {
   const asked = ([count, form], rounds) =>
     asked_of(count, { form, state, rounds, scored: false });
-  const rounds = [];
-  for (const lane of lanes) {
-    await asked(lane, 1);
-    const { seconds } = await asked(lane, 1);
-    rounds.push(Math.min(MOST_ROUNDS, Math.ceil(LONG / Math.max(seconds, 1e-4))));
+  const plans = [];
+  for (const [at, lane] of lanes.entries()) {
+    if (warm[at] > SLOW) {
+      plans.push({ rounds: 1, turns: 1 });
+      continue;
+    }
+    const first = await asked(lane, 1);
+    const { seconds } = first.seconds > SLOW ? first : await asked(lane, 1);
+    const rounds = Math.min(MOST_ROUNDS, Math.ceil(LONG / Math.max(seconds, 1e-4)));
+    plans.push({ rounds, turns: seconds > SLOW ? 1 : TURNS });
   }
   const best = lanes.map(() => 0);
   for (let turn = 0; turn < TURNS; turn++) {
     for (const [at, lane] of lanes.entries()) {
-      const { seconds } = await asked(lane, rounds[at]);
-      best[at] = Math.max(best[at], rounds[at] / seconds);
+      const { rounds, turns } = plans[at];
+      if (turn >= turns) continue;
+      tell(`${LANES[at]} is timed`);
+      const { seconds } = await asked(lane, rounds);
+      best[at] = Math.max(best[at], rounds / seconds);
     }
   }
   return best;
@@ -223,6 +233,16 @@ function counted_work({ clients, images: n, inputs: d, hidden: h, steps }) {
 const whole_name = ({ rounds, ...settings }) => JSON.stringify(settings);
 const sized = (given) => ({ ...given, inputs: Number(given.inputs) });
 const raced = new Map(); // of each setting: the frames so far
+const LANES = ["the first lane", "the second lane", "the third lane"];
+let tell = () => {}; // where a race is, in words
+
+// A race that nobody waits for any more ends with its workers: else it would run on beside the next
+// one, and both would be timed wrongly.
+let running = false;
+function leave_race() {
+  if (running) pool.splice(0).forEach((worker) => worker.stop());
+  running = false;
+}
 
 async function one_race(given, frame) {
   const name = whole_name(given);
@@ -230,6 +250,7 @@ async function one_race(given, frame) {
   if (frames[frame.tries]) return frames[frame.tries];
   const state = sized(given);
   const { ratio } = counted_work(state);
+  running = true;
   const checked = [];
   for (const form of ["plain", "gram"])
     checked.push(await asked_of(1, { form, state, rounds: 1, scored: true }));
@@ -240,8 +261,9 @@ async function one_race(given, frame) {
     [1, "gram"],
     [state.workers, ratio > 1 ? "gram" : "plain"],
   ];
-  const paces = await paced(lanes, state);
+  const paces = await paced(lanes, state, checked.map(({ seconds }) => seconds));
   const best = paces.map((pace, lane) => Math.max(pace, frame.paces?.[lane] ?? 0));
+  running = false;
   frames[frame.tries] = { tries: frame.tries + 1, paces: best, loss };
   raced.delete(name); // so that the newest is the last
   raced.set(name, frames);
@@ -258,14 +280,17 @@ const many = (count, word) => `${count} ${word}${count === 1 ? "" : "s"}`;
 const million = (count) => `${digits(count / 1e6, 2)} million`;
 const a_second = (pace) => digits(pace, pace < 9.95 ? 2 : 0);
 const SLIDERS = ["images", "inputs", "hidden", "steps"];
-const moved = (one, other) => SLIDERS.filter((entry) => one[entry] !== other[entry]).length;
+const moved = (one, other) => SLIDERS.filter((entry) => one[entry] !== other[entry]);
 
 laboratory("race", {
   title: "race on your machine",
   compute: compared,
-  first: () => ({ tries: 0 }),
+  first() {
+    leave_race();
+    return { tries: 0 };
+  },
   next: one_race,
-  rest: ({ rounds }) => rounds >= TRIES,
+  rest: ({ rounds }) => rounds >= TABLE.rounds.high,
   rewinds: false, // what was measured is kept
   waiting: () => "Racing …",
   changes: Object.fromEntries(
@@ -299,27 +324,40 @@ laboratory("race", {
       ...(loss === null ? [] : [`print(loss_after(${clients}, **sizes))`]),
       "",
     ].join("\n"),
-  task(state, { measured }, _, memory) {
+  task(state, { measured, ratio }, _, memory) {
     memory.won ??= [];
+    const part = memory.won.length ? "won" : null;
+    const times = (value) =>
+      value >= 1 ? `${digits(value)} times as fast` : `${digits(1 / value)} times as slow`;
+    // Of the settings with which it won, those that are nearest to the present ones.
+    const near = memory.won.reduce(
+      (best, won) => (best && moved(best, state).length <= moved(won, state).length ? best : won),
+      null,
+    );
+    const since = near ? moved(near, state) : [];
+    const sliders = since.length
+      ? `${listed(since.map((entry) => TABLE[entry].words))} moved since it won` +
+        (since.length > 1 ? ": only one may" : "")
+      : "no slider that counts has moved since it won";
     if (measured === null)
       return [
-        memory.won.length
-          ? "The Gram form has won. Now move one slider, and race (Step)."
-          : "No race yet with these settings: Step.",
+        part
+          ? `The Gram form has won; ${sliders}. By the count it is ${times(ratio)} now: race (Step).`
+          : `No race yet with these settings; by the count the Gram form is ${times(ratio)}: race (Step).`,
         false,
-        memory.won.length ? "won" : null,
+        part,
       ];
-    const now =
-      measured >= 1
-        ? `On your clock the Gram form is ${digits(measured)} times as fast`
-        : `On your clock the Gram form is ${digits(1 / measured)} times as slow`;
+    const now = `On your clock the Gram form is ${times(measured)}`;
     if (measured >= GOAL) memory.won.push({ ...state });
-    if (!memory.won.length) return [`${now}. First make it win by ${GOAL}.`, false];
+    if (!memory.won.length)
+      return [`${now}. First make it ${GOAL} times as fast: choose other sizes.`, false];
+    if (measured >= GOAL)
+      return [`${now}. It has won by ${GOAL}; now make it lose by ${GOAL}: move one slider.`, false, "won"];
     if (measured > 1 / GOAL)
-      return [`${now}. It has won by ${GOAL}; now make it lose by ${GOAL}.`, false, "won"];
-    if (memory.won.some((won) => moved(won, state) === 1))
+      return [`${now}; it should lose by ${GOAL}. It has won; ${sliders}.`, false, "won"];
+    if (since.length === 1)
       return [`Solved: ${now}, and one slider turned the race.`, true];
-    return [`${now}, but since it won more than one slider has moved.`, false, "won"];
+    return [`${now}, but ${sliders}.`, false, "won"];
   },
   build(lab) {
     const rows = html("tbody", {});
@@ -372,6 +410,9 @@ laboratory("race", {
         html("td", { style: "text-align: right" }, pace ? a_second(pace) : "–"),
       );
     let racing = false;
+    tell = (words) => {
+      table.caption.textContent = `Racing: ${words} …`;
+    };
     return {
       main: [table, chart.node],
       side: ["clients", "images", "inputs", "hidden", "steps", "workers"].map((entry) =>

@@ -21,7 +21,7 @@ FIELDS = {
     "hidden": Whole("hidden units", 4, 32),
     "steps": Whole("local steps τ", 1, 20),
     "workers": Whole("workers", 1, 8),
-    "rounds": Whole("tries", 0, 20),
+    "rounds": Whole("tries", 0, 5),
 }
 
 

@@ -18,7 +18,8 @@ const [LEAVES, ROOT] = [-0.86, 0.2]; // in a square from -1 to 1: the tree
 const [TABLE_LEFT, TABLE_RIGHT, ROWS_HIGH, ROWS_LOW] = [0.31, 0.97, 0.7, -0.78];
 const SEEN =
   "Left: the tree. Groups join as far to the right as they are apart; shapes are true groups, " +
-  "colours and numbers the groups at the threshold, the dashed line that you drag. Right: the " +
+  "colours and numbers the groups at the threshold, the dashed line that you drag. A client is right " +
+  "where its group, matched one to one with a true group as well as can be, is its own. Right: the " +
   "loss vectors. A row has one client's losses under the lone models of all, faint where they are " +
   "small; " +
   "frames are the groups found. Below: the error of the groups' means, thick where every client " +
@@ -132,17 +133,21 @@ function client_from(draw, group, place, points, theta, noise) {
 
 let grown = { name: "", trees: null };
 
-// All that does not depend on the threshold.
-function grown_from({ near, noise, points, size, draw, by, link }) {
+// All that does not depend on the threshold, a piece after each yield.
+function* growing({ near, noise, points, size, draw, by, link }) {
   const name = JSON.stringify([near, noise, points, size, draw, by, link]);
-  if (grown.name === name) return grown.trees;
+  if (grown.name === name) return;
   const truth = [-1, 1].flatMap((side) =>
     [-1, 1].map((up) => [(side * APART) / 2, (up * near) / 2]),
   );
   const sizes = [EACH_HAS, EACH_HAS, EACH_HAS, size];
-  const clients = sizes.flatMap((count, group) =>
-    range(count).map((place) => client_from(draw, group, place, points, truth[group], noise)),
-  );
+  const clients = [];
+  for (const [group, count] of sizes.entries()) {
+    for (const place of range(count)) {
+      clients.push(client_from(draw, group, place, points, truth[group], noise));
+      yield;
+    }
+  }
   const clusters = clients.map(({ cluster }) => cluster);
   const m = clients.length;
   const alone = clients.map((client) => [...least_squares(client.xx, client.xy)]);
@@ -154,9 +159,11 @@ function grown_from({ near, noise, points, size, draw, by, link }) {
     losses: (i, j) => distance_of(losses[i], losses[j]),
   }[by];
   const distances = range(m).map((i) => range(m).map((j) => between(i, j)));
+  yield;
   const merges = tree_of(distances, link);
   const members = members_of(merges, m);
   const squared = (theta, i) => distance_of(theta, truth[clusters[i]]) ** 2;
+  yield;
   const cuts = range(m).map((count) => {
     const groups = groups_after(merges, members, m, count);
     const means = range(Math.max(...groups) + 1).map((j) => {
@@ -176,6 +183,10 @@ function grown_from({ near, noise, points, size, draw, by, link }) {
     sizes.reduce((sum, count) => sum + count * (count - 1), 0) / (m * (m - 1));
   const measures = { percents, window, top, pairs, inside, m };
   grown = { name, trees: { clusters, losses, merges, members, cuts, ...measures } };
+}
+
+function grown_from(state) {
+  for (const _ of growing(state));
   return grown.trees;
 }
 
@@ -285,6 +296,7 @@ const in_window = ({ window, right }) => window !== null && right === 1;
 
 laboratory("threshold", {
   title: "threshold",
+  prepare: growing,
   compute: cut_at,
   told: ({ threshold }, { count, right, m, near_pairs, error, alone }) =>
     `At ${threshold} % of the tree's height, ${digits(100 * near_pairs, 0)} % of the pairs are within ` +
@@ -309,7 +321,7 @@ laboratory("threshold", {
       "print(*found.values())",
       "",
     ].join("\n"),
-  task(_, found) {
+  task({ threshold }, found) {
     const { window } = found;
     if (window === null)
       return ["No threshold is right here: on every cut somebody stands in a wrong group.", false];
@@ -317,15 +329,23 @@ laboratory("threshold", {
     const where =
       `Right from ${digits(window[0], 1)} to ${digits(window[1], 1)} % of the height, ` +
       `a window of ${digits(wide, 1)} %`;
-    if (!in_window(found))
+    if (in_window(found)) {
+      if (wide < NARROW) return [`Solved: ${where}, and you stand in it.`, true];
+      return [`${where}; you stand in it. Make it narrower than ${NARROW} %.`, false, "right"];
+    }
+    const above = threshold >= window[1];
+    const short = above ? threshold - window[1] : window[0] - threshold;
+    const away = `You stand ${digits(short, 1)} % ${above ? "above" : "below"} it`;
+    if (wide >= NARROW)
       return [
-        wide < NARROW
-          ? `The window is narrower than ${NARROW} % now. Stand in it.`
-          : `There is a window of ${digits(wide, 1)} %, and you do not stand in it.`,
+        `The window is ${digits(wide, 1)} % wide: make it narrower than ${NARROW} %. ${away}.`,
         false,
       ];
-    if (wide < NARROW) return [`Solved: ${where}, and you stand in it.`, true];
-    return [`${where}; you stand in it. Make it narrower than ${NARROW} %.`, false, "right"];
+    const whole = Math.ceil(window[0]) < window[1];
+    const reached = whole
+      ? `Narrow enough: the window is ${digits(wide, 1)} % wide. ${away}: stand in it.`
+      : `The window is ${digits(wide, 1)} % wide, and no whole percent lies in it. Widen it a little.`;
+    return [reached, false, whole ? "narrow" : null];
   },
   build(lab) {
     const square = make_square(1, drawn_tree);

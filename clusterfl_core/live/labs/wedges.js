@@ -2,13 +2,14 @@
 
 import { stream } from "../engine/random.js";
 import { make_chart } from "../parts/chart.js";
-import { digits, svg } from "../parts/dom.js";
+import { digits, listed, svg } from "../parts/dom.js";
 import { laboratory } from "../parts/laboratory.js";
 import { colour_of } from "../parts/marks.js";
 import { make_square } from "../parts/square.js";
 
 const POINTS = 2000;
 const EDGE = 3.2; // of the picture
+const HEAD = 20; // pixels: above and below the strip, where names stand
 const HANDLE = 2.75; // from the middle to the handles
 const GOAL = { share: 0.01, distance: 8, kept: POINTS / 2 };
 const DISTANCES = Array.from({ length: 57 }, (_, step) => 0.25 * 2 ** (step / 8));
@@ -69,7 +70,7 @@ function drawn_wedges({ size, at, line }, { state, found }) {
       fill: colour_of(1),
       points: line([[0, 0], [0, sign * 6], arm(angle / 2, sign * 9), arm(angle, sign * 6)]),
     });
-  const [from, top] = at([-state.least, EDGE]);
+  const [from] = at([-state.least, 0]);
   const marks = [
     svg("path", { class: "axis", d: `M${size / 2} 0V${size}M0 ${size / 2}H${size}` }),
     svg("path", {
@@ -92,9 +93,9 @@ function drawn_wedges({ size, at, line }, { state, found }) {
       ? [
           svg("rect", {
             x: from,
-            y: top,
+            y: HEAD,
             width: size - 2 * from,
-            height: size,
+            height: size - 2 * HEAD,
             fill: "currentColor",
             "fill-opacity": 0.09,
             stroke: "currentColor",
@@ -102,9 +103,13 @@ function drawn_wedges({ size, at, line }, { state, found }) {
           }),
         ]
       : []),
-    svg("text", { x: size / 2 + 6, y: 14, class: "name" }, "noise"),
-    svg("text", { x: size - 6, y: size / 2 - 6, class: "name", "text-anchor": "end" }, "z"),
-    svg("text", { x: 8, y: 14, class: "name" }, `arctan(2/Δ) = ${digits(angle, 1)}°`),
+    svg("text", { x: size / 2 - 6, y: 14, class: "name", "text-anchor": "end" }, "noise"),
+    svg("text", { x: size - 6, y: size / 2 + 16, class: "name", "text-anchor": "end" }, "z"),
+    svg(
+      "text",
+      { x: size - 6, y: size - 6, class: "name", "text-anchor": "end" },
+      `arctan(2/Δ) = ${digits(angle, 1)}°`,
+    ),
   ];
   const label =
     `Noise against z of ${kept.length} points. Two wedges of ${digits(angle, 1)} degrees hold ` +
@@ -141,16 +146,20 @@ laboratory("wedges", {
       "",
     ].join("\n"),
   task({ distance, least }, { kept, share }, _, memory) {
-    const now =
-      `${percent(share)} of ${kept.length} points vote wrongly ` + `at Δ = ${digits(distance, 2)}`;
-    const allowed = distance <= GOAL.distance && kept.length >= GOAL.kept;
+    const [apart, few] = [distance - GOAL.distance, GOAL.kept - kept.length];
+    const now = `${percent(share, 2)} of ${kept.length} points vote wrongly at Δ = ${digits(distance, 2)}`;
+    const allowed = apart <= 0 && few <= 0;
     if (allowed) memory.fewest = Math.min(memory.fewest ?? 1, share);
     if (allowed && share <= GOAL.share) return [`Solved: ${now}.`, true];
-    if (distance > GOAL.distance)
-      return [`${now}; the models may stand at most ${GOAL.distance} apart.`, false];
-    if (kept.length < GOAL.kept) return [`${now}; at least ${GOAL.kept} points must stay.`, false];
-    const none = least ? "" : " No point is left out yet.";
-    return [`${now}. Fewest so far: ${percent(memory.fewest)}.${none}`, false];
+    if (!allowed) {
+      const missing = [
+        ...(apart > 0 ? [`the models stand ${digits(apart)} too far apart`] : []),
+        ...(few > 0 ? [`${few} points too few are kept`] : []),
+      ];
+      return [`${now}. It does not count: ${listed(missing)}.`, false];
+    }
+    const allowance = `Allowed is ${percent(GOAL.share, 0)}, and ${-few} more may be left out`;
+    return [`${now}. ${allowance}. Fewest so far: ${percent(memory.fewest, 2)}.`, false];
   },
   build(lab) {
     const square = make_square(EDGE, drawn_wedges);

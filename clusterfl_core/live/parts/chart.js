@@ -1,13 +1,14 @@
 // A chart with two axes: lines with their names at their ends, and dots.
 
 import { html, svg, width_of } from "./dom.js";
+import { clear_place } from "./labels.js";
 
 const [LEFT, RIGHT, TOP, BOTTOM] = [44, 10, 10, 36]; // pixels around the field
 
 // An axis: {low, high, log, ticks: [[value, text] …], words}. tall: height in pixels; caption: above it.
 // show(label, things, limits): label is what the picture says; things: {points, name, dash, colour, wide} of a
-// line, with its name above its end, or `under` it, or `back` so many points before it; or
-// {at, name, draw(x, y) → SVG}; limits: {low, high} of the axis upwards, where they change. → {node, show}
+// line, with its name above its end, or `under` it, or `back` so many points before it, if no line
+// crosses it there, else nearby; or {at, draw(x, y) → SVG}; limits: {low, high} of the axis upwards, where they change. → {node, show}
 export function make_chart({ tall, x: across, y: upwards, caption }) {
   const picture = svg("svg", { role: "img", class: "chart", height: tall });
   const node = html("figure", {}, html("figcaption", {}, caption), picture);
@@ -36,39 +37,32 @@ export function make_chart({ tall, x: across, y: upwards, caption }) {
           return [`M${LEFT} ${b}H${right}`, { x: LEFT - 5, y: b + 4, "text-anchor": "end" }, text];
         }),
     ];
-    const name = ({ name: text, under }, [a, b]) =>
-      svg(
-        "text",
-        {
-          x: Math.min(a + 5, right),
-          y: b + (under ? 17 : -7),
-          class: "name",
-          "text-anchor": "end",
-        },
-        text,
-      );
-    const drawn = things.map((thing) => {
-      if (thing.at) {
-        const spot = place(thing.at);
-        return inside(across, thing.at[0]) && inside(up, thing.at[1])
-          ? svg("g", {}, thing.draw(...spot), ...(thing.name ? [name(thing, spot)] : []))
-          : svg("g");
-      }
-      const seen = thing.points.filter(([a, b]) => inside(across, a) && inside(up, b));
-      const end = seen.at(-1 - (thing.back ?? 0));
-      return svg(
-        "g",
-        {},
-        svg("polyline", {
-          points: seen.map((one) => place(one).map((v) => v.toFixed(1))).join(" "),
-          fill: "none",
-          stroke: thing.colour ?? "currentColor",
-          "stroke-width": thing.wide ?? 1.6,
-          "stroke-dasharray": thing.dash ?? "none",
-        }),
-        ...(thing.name && end ? [name(thing, place(end))] : []),
-      );
-    });
+    const lines = things
+      .filter(({ points }) => points)
+      .map((thing) => {
+        const seen = thing.points.filter(([a, b]) => inside(across, a) && inside(up, b));
+        return { ...thing, spots: seen.map(place) };
+      });
+    const drawn = lines.map(({ spots, colour, wide: thick, dash }) =>
+      svg("polyline", {
+        points: spots.map((spot) => spot.map((v) => v.toFixed(1))).join(" "),
+        fill: "none",
+        stroke: colour ?? "currentColor",
+        "stroke-width": thick ?? 1.6,
+        "stroke-dasharray": dash ?? "none",
+      }),
+    );
+    const dots = things.filter(({ at }) => at && inside(across, at[0]) && inside(up, at[1]));
+    const spots_of_dots = dots.map(({ at }) => place(at));
+    const taken = spots_of_dots.map(([x, y]) => [x - 5, x + 5, y - 5, y + 5]);
+    const given = { lines: lines.map(({ spots }) => spots), taken, box: [LEFT, right, 0, bottom] };
+    const names = lines
+      .filter(({ name, spots }) => name && spots.length)
+      .map(({ name, spots, back = 0, under }) => {
+        const wanted = spots.at(-1 - Math.min(back, spots.length - 1));
+        const where = clear_place(spots, wanted, name, { ...given, under });
+        return svg("text", { class: "name", ...where }, name);
+      });
     picture.setAttribute("viewBox", `0 0 ${width} ${tall}`);
     picture.setAttribute("aria-label", label);
     picture.replaceChildren(
@@ -76,6 +70,8 @@ export function make_chart({ tall, x: across, y: upwards, caption }) {
       ...grid.map(([, where, text]) => svg("text", where, text)),
       svg("text", { x: (LEFT + right) / 2, y: tall - 4, "text-anchor": "middle" }, across.words),
       ...drawn,
+      ...dots.map(({ draw }, at) => draw(...spots_of_dots[at])),
+      ...names,
     );
   }
 

@@ -89,7 +89,7 @@ function trails(path) {
   return found;
 }
 
-function in_the_plane({ at, within, line }, { state, path, found, liar = null }) {
+function in_the_plane({ at, within, line }, { state, path, found, liar = null, foot = null }) {
   const now = path.at(-1).state;
   const rows = (node) => (now.nodes.includes(node) ? colour_of(now.nodes.indexOf(node)) : null);
   const truth = true_groups(state);
@@ -105,11 +105,22 @@ function in_the_plane({ at, within, line }, { state, path, found, liar = null })
           points: line(places.map(within)),
         }),
       ),
+      ...(foot === null
+        ? []
+        : [
+            svg("polyline", {
+              points: line([foot, foot.map((value, a) => value + state.arrow[0][a])]),
+              fill: "none",
+              stroke: "currentColor",
+              "stroke-dasharray": "1 3",
+            }),
+          ]),
       ...found.updates.map((update, i) => {
         const theta = now.bank[now.assignments[i]];
-        const [from, to] = [theta, theta.map((value, a) => value + update[a])].map((one) =>
-          at(within(one)),
-        );
+        const whole = i === liar && foot !== null;
+        const begin_at = whole ? foot : theta;
+        const end_at = begin_at.map((value, a) => value + update[a]);
+        const [from, to] = [begin_at, end_at].map((one) => at(whole ? one : within(one)));
         return svg("path", {
           d: `M${from.map((v) => v.toFixed(1))}L${to.map((v) => v.toFixed(1))}`,
           stroke: "currentColor",
@@ -179,9 +190,10 @@ function by_lengths({ size, at, line }, { state, path, found }) {
   };
 }
 
-// Both pictures. lab as in laboratory.js; more(now): further handles in the plane.
+// Both pictures. lab as in laboratory.js; more(now): further handles in the plane; foot(now): where the
+// arrow of the liar begins in the picture, or null where that is its model.
 // → {plane, lengths: nodes, show(now)}
-export function make_splitting(lab, { more = () => [], liar = null } = {}) {
+export function make_splitting(lab, { more = () => [], liar = null, foot = () => null } = {}) {
   const plane = make_square(EDGE, in_the_plane);
   const lengths = make_square(LENGTHS, by_lengths);
   const things = ({ state }) => [
@@ -226,7 +238,7 @@ export function make_splitting(lab, { more = () => [], liar = null } = {}) {
     plane: plane.node,
     lengths: lengths.node,
     show(now) {
-      plane.show({ ...now, path: now.path, liar }, [...things(now), ...more(now)]);
+      plane.show({ ...now, liar, foot: foot(now) }, [...things(now), ...more(now)]);
       lengths.show(now, [corner(now)]);
     },
   };
