@@ -23,7 +23,7 @@ from clusterfl_core.models import MLP
 from clusterfl_core.simulation import Diverged
 
 __all__ = [
-    "MIDDLE", "UNSAID", "behind", "diagnoses", "final", "minutes", "repeated", "runs", "search",
+    "MIDDLE", "UNSAID", "behind", "diagnoses", "final", "minutes", "runs", "search",
     "searches", "second_look", "stage_1", "stage_2", "taken", "validate",
 ]  # fmt: skip
 
@@ -281,21 +281,6 @@ def behind(values):
     return lost
 
 
-def repeated():
-    """Final runs that were played once more on another machine.
-
-    A list of (key, seed, points), the last how many points the mean client is apart from the run
-    that counts.
-    """
-    counted = {(_key(one), one["seed"]): one["values"] for one in results.stored("13_fair_final")}
-    found = []
-    for one in results.stored("13_fair_mended", part="repeat"):
-        key = _key(one), one["seed"]
-        here, there = (100 * float(np.mean(v["clients"])) for v in (one["values"], counted[key]))
-        found.append((*key, here - there))
-    return found
-
-
 def diagnoses():
     """What :func:`clusterfl_core.diagnose` saw of the kinds: by kind a list of dicts, by seed."""
     found = {}
@@ -305,10 +290,6 @@ def diagnoses():
 
 
 def minutes():
-    """How long all of the stored searches and runs took, by version of PyTorch ("2.14")."""
-    found = {}
-    for experiment in ("13_fair_search", "13_fair_final", "13_fair_mended"):
-        for one in results.stored(experiment):
-            torch_ = ".".join(one["versions"]["torch"].split(".")[:2])
-            found[torch_] = found.get(torch_, 0) + one["seconds"] / 60
-    return found
+    """How long all of the stored searches and final runs took, in minutes of their processes."""
+    names = "13_fair_search", "13_fair_final", "13_fair_mended"
+    return sum(one["seconds"] for name in names for one in results.stored(name)) / 60

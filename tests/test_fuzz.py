@@ -1923,8 +1923,8 @@ INSIDE = {
         CHAPTER: "answering build compose deal held_back judge make persons",
     },
     "contest": {
-        CONTEST: "behind diagnoses final minutes repeated runs search searches second_look stage_1 "
-        "stage_2 taken validate",
+        CONTEST: "behind diagnoses final minutes runs search searches second_look stage_1 stage_2 "
+        "taken validate",
     },
     "diagnosis": {RECORDS: "Diagnosis", DIAGNOSED: "best_cut diagnose held_back"},
     "comparison": {},
