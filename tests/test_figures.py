@@ -383,6 +383,14 @@ def test_a_tree_shows_every_client_below_its_node(panel):
     assert sum(line.get_linewidth() == 3 for line in panel.lines) == 1
 
 
+def test_a_box_hides_a_line_behind_it_and_not_the_picture_in_it(panel):
+    panel.plot([0, 0], [-1, 1], zorder=-1)
+    panel.box(0, 0, "server").picture([[1.0]], 0, 0, 0.2).bare()
+    found = panel._repr_html_()
+    line, paper, picture = (found.index(s) for s in ('fill="none"', 'var(--paper)"', "<mask"))
+    assert line < paper < picture
+
+
 def test_contours_and_regions_lie_where_the_function_says():
     panel = figures.panel("Hill", xlim=(-1, 1), ylim=(-1, 1))
     panel.contours(lambda at: at[..., 0] ** 2 + at[..., 1] ** 2, [0.25])

@@ -704,9 +704,13 @@ class Panel(Axes):
         return self
 
     def box(self, x, y, text, like="ink", width=1.0, height=0.5):
-        """Draw a box with a text around a spot, in the look of an algorithm or a cluster."""
+        """Draw a box with a text around a spot, in the look of an algorithm or a cluster.
+
+        It hides what is drawn below ``zorder=-0.5``, say a line that runs behind it.
+        """
         seen = self.owner.look(None, like).colour
         corner = (x - width / 2, y - height / 2)
+        self.add_patch(Rectangle(corner, width, height, fc=PAPER, lw=0, zorder=-0.5))
         self.add_patch(Rectangle(corner, width, height, fc=seen, ec=seen, alpha=0.15))
         self.add_patch(Rectangle(corner, width, height, fill=False, ec=seen, lw=1.5))
         self.text(x, y, text, ha="center", va="center")
