@@ -146,6 +146,21 @@ def test_names_of_axes_lie_inside_of_the_picture():
         assert 0 < inside.y0 < inside.y1 < whole.y1
 
 
+def test_the_name_below_a_row_of_choices_lies_inside_of_the_picture(panel):
+    clusters = torch.arange(40) // 10
+    panel.identities(clusters, clusters)._repr_html_()
+    assert panel.xaxis.label.get_window_extent().x1 < panel.figure.bbox.x1
+
+
+def test_the_numbers_at_a_corner_do_not_touch(panel):
+    panel.set(xlim=(0, 1), xticks=[0, 1], xticklabels=["0.0", "1.0"], ylim=(0, 8))
+    panel._repr_html_()
+    below, beside = panel.get_xticklabels()[0], panel.get_yticklabels()[0]
+    assert (below.get_text(), beside.get_text()) == ("0.0", "0")
+    under = 2  # pixels of its box, where letters such as g have their tails and digits nothing
+    assert below.get_window_extent().y1 < beside.get_window_extent().y0 + under
+
+
 @pytest.mark.parametrize("word", WORDS)
 def test_a_figure_is_lighter_than_its_bitmap(word):
     one, written = WORDS[word], io.BytesIO()
@@ -353,6 +368,11 @@ def test_a_plane_shows_choice_by_colour_and_truth_by_shape(panel):
     assert panel.get_aspect() == 1
 
 
+def test_models_at_one_spot_have_their_numbers_side_by_side(panel):
+    panel.plane(models=[[0, 0], [1, 1], [0, 0]])
+    assert [text.get_text() for text in panel.texts] == ["0, 2", "1"]
+
+
 def test_a_tree_shows_every_client_below_its_node(panel):
     panel.tree(a_tree(), torch.arange(20) // 5, [0, 2])
     assert [text.get_text() for text in panel.texts] == [
@@ -361,6 +381,14 @@ def test_a_tree_shows_every_client_below_its_node(panel):
     marks = [line for line in panel.lines if line.get_marker() in figures.MARKERS]
     assert len(marks) == 20 + 5 + 15 + 5 + 10
     assert sum(line.get_linewidth() == 3 for line in panel.lines) == 1
+
+
+def test_a_box_hides_a_line_behind_it_and_not_the_picture_in_it(panel):
+    panel.plot([0, 0], [-1, 1], zorder=-1)
+    panel.box(0, 0, "server").picture([[1.0]], 0, 0, 0.2).bare()
+    found = panel._repr_html_()
+    line, paper, picture = (found.index(s) for s in ('fill="none"', 'var(--paper)"', "<mask"))
+    assert line < paper < picture
 
 
 def test_contours_and_regions_lie_where_the_function_says():

@@ -41,6 +41,7 @@ STYLE = {
     **dict.fromkeys(("font.size", "axes.titlesize", "axes.labelsize"), SIZE),
     **dict.fromkeys(("xtick.labelsize", "ytick.labelsize"), SIZE),
     "ytick.minor.size": 0,
+    "xtick.major.pad": 6,  # a number below the corner is clear of the number beside it
     "axes.axisbelow": True,
     "axes.grid": True,
     "axes.linewidth": 1,
@@ -458,9 +459,12 @@ class Panel(Axes):
             self.plot(*spot, "*", ms=17, mfc="none", mec=INK, mew=1.2)
         if after is not None:
             self.arrows(after, models)
+        numbers = {}  # of the models at a spot, which may be several
         for j, spot in enumerate(models):
             self.plot(*spot, "X", ms=13, color=colour(j), mec=INK, mew=1.2)
-            self.note(spot, str(j))
+            numbers.setdefault(tuple(spot), []).append(str(j))
+        for spot, here in numbers.items():
+            self.note(spot, ", ".join(here))
         self.grid(visible=False)
         self.set_aspect("equal")
         return self.named(x="first number of the model", y="second number of the model")
@@ -570,7 +574,7 @@ class Panel(Axes):
         true = range(int(clusters.max()) + 1)
         self.squares([identities[clusters == j] for j in true], [f"cluster {j}" for j in true])
         self.set_xticks([])
-        return self.named(x="its clients, and the model that each chose")
+        return self.named(x="its clients, and the model each chose")
 
     def heat(self, values, label, limits=(-1, 1), numbers=False, clusters=(), **place):
         """Draw a table of numbers as colours: of both signs two, of amounts one.
@@ -700,9 +704,13 @@ class Panel(Axes):
         return self
 
     def box(self, x, y, text, like="ink", width=1.0, height=0.5):
-        """Draw a box with a text around a spot, in the look of an algorithm or a cluster."""
+        """Draw a box with a text around a spot, in the look of an algorithm or a cluster.
+
+        It hides what is drawn below ``zorder=-0.5``, say a line that runs behind it.
+        """
         seen = self.owner.look(None, like).colour
         corner = (x - width / 2, y - height / 2)
+        self.add_patch(Rectangle(corner, width, height, fc=PAPER, lw=0, zorder=-0.5))
         self.add_patch(Rectangle(corner, width, height, fc=seen, ec=seen, alpha=0.15))
         self.add_patch(Rectangle(corner, width, height, fill=False, ec=seen, lw=1.5))
         self.text(x, y, text, ha="center", va="center")
