@@ -90,7 +90,7 @@ SEEDS = 5
 
 
 def judged(world, rule, key="right"):
-    found = [one[rule][key] for one in values("rule", world=world)]
+    found = [one[rule][key] for one in values("rule", world=world, stage="test")]
     assert len(found) == SEEDS
     return found
 
@@ -108,7 +108,7 @@ def test_every_rule_chose_the_best_pair_in_runs_as_long_as_the_test():
     grids |= {f"{form} at once": ((99.0,), grids[form][1]) for form in grids}
     for form, (first, second) in grids.items():
         right = sum(np.array(one[form]) for one in kept)
-        a, b = values("rule", world="halves")[0][form]["thresholds"]
+        a, b = values("rule", world="halves", stage="test")[0][form]["thresholds"]
         assert right[first.index(a), second.index(b)] == right.max() == 12
         assert (right == 12).sum() == (4 if len(first) > 1 else 2)
 
