@@ -147,6 +147,15 @@ def test_an_experiment_that_is_asked_for_has_the_parameters(page, command):
         assert pair.split("=")[0] in known, f"{page}: {name} has no {pair}"
 
 
+def test_flower_is_told_which_server_is_meant():
+    """The page's config.toml names no default, without which Flower asks for a name."""
+    page = text(ROOT / SAME)
+    assert "default =" not in page
+    asked = re.findall(r"flwr (?:run|list|stop|log|supernode) [^`\n]+", page)
+    assert len(asked) > 6
+    assert all("clinics" in one.split() for one in asked), asked
+
+
 def test_a_copy_of_the_site_lies_outside_the_repository():
     """A site holds copies of the notebooks, whose style `make test` would check by other rules."""
     copies = [
