@@ -177,7 +177,7 @@ def _panel_html(one):
     shown = f"flex:1 1 {width:.0f}px;max-width:{1.25 * width:.0f}px;min-width:0"
     if len(one.owner) == 1 and width == WIDTH:
         shown = "flex:0 1 420px;max-width:100%"  # alone it may be larger
-    above = f'<div style="font-weight:600;font-size:.9em">{html.escape(one.heading)}</div>'
+    above = f'<div style="font-weight:600;font-size:.9em">{svg.written(one.heading)}</div>'
     free = one.free and one.get_aspect() != "auto"
     if free:
         one.figure.set_size_inches(width / 72, 1.4 * width / 72)
