@@ -2,6 +2,7 @@
 
 import contextlib
 import html
+import re
 from collections.abc import Sequence
 
 import matplotlib as mpl
@@ -144,16 +145,18 @@ class Figure(Sequence):
 
     def _repr_html_(self):
         with mpl.rc_context(STYLE):
-            drawn = "".join(map(_panel_html, self._panels))
+            drawn = [_panel_html(one) for one in self._panels]
             legend = self._legend()
         style = (
             "--paper:var(--pst-color-background,var(--jp-layout-color0,"
             "var(--colab-primary-surface-color,Canvas)));text-align:center;line-height:1.3"
         )
         row = "display:flex;flex-wrap:wrap;gap:.6em .8em;justify-content:center"
+        if len({_height(one) for one in drawn}) == 1:  # on one level, whatever the titles take
+            row += ";align-items:end"
         return (
             f'<div class="cf-figure" role="img" aria-label="{html.escape(self.alt)}" '
-            f'style="{style}"><div style="{row}">{drawn}</div>{legend}</div>'
+            f'style="{style}"><div style="{row}">{"".join(drawn)}</div>{legend}</div>'
         )
 
     def _legend(self):
@@ -184,6 +187,10 @@ def _panel_html(one):
     picture = svg.draw(_finished(one), SIZE, free)
     picture = picture.replace("<svg ", '<svg style="width:100%;overflow:visible" ', 1)
     return f'<div style="{shown}">{above if one.heading else ""}{picture}</div>'
+
+
+def _height(drawn: str) -> str:
+    return re.search(r'viewBox="\S+ \S+ \S+ ([^"]+)"', drawn)[1]
 
 
 def _finished(one):
