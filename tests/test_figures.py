@@ -186,6 +186,21 @@ def test_texts_are_escaped_and_dollars_are_dollars():
     assert not re.search("<[bi]>", html)
 
 
+def test_a_minus_before_a_number_is_one_and_a_hyphen_stays():
+    one = figures.panel("Words", "SR-FCA: g = -0.5")
+    one.text(0, 0, "-1.0")
+    found = one._repr_html_()
+    assert "SR-FCA: g = −0.5</div>" in found
+    assert ">−1.0</text>" in found
+
+
+def test_panels_of_one_height_stand_on_one_level_whatever_their_titles_take():
+    alike, other = (figures.panels("Two", "short", "so long " * 9) for _ in range(2))
+    other[1].rows({"a": [1], "b": [2]})
+    assert "align-items:end" in alike._repr_html_()
+    assert "align-items" not in other._repr_html_()
+
+
 def test_shown_twice_it_is_the_same_but_for_ids(panel):
     panel.spread([1, 2], [1, 2], "a")
     assert panel._repr_html_() == panel._repr_html_() == panel.owner._repr_html_()

@@ -2,6 +2,7 @@
 
 import contextlib
 import html
+import re
 from collections.abc import Sequence
 
 import matplotlib as mpl
@@ -144,16 +145,18 @@ class Figure(Sequence):
 
     def _repr_html_(self):
         with mpl.rc_context(STYLE):
-            drawn = "".join(map(_panel_html, self._panels))
+            drawn = [_panel_html(one) for one in self._panels]
             legend = self._legend()
         style = (
             "--paper:var(--pst-color-background,var(--jp-layout-color0,"
             "var(--colab-primary-surface-color,Canvas)));text-align:center;line-height:1.3"
         )
         row = "display:flex;flex-wrap:wrap;gap:.6em .8em;justify-content:center"
+        if len({_height(one) for one in drawn}) == 1:  # on one level, whatever the titles take
+            row += ";align-items:end"
         return (
             f'<div class="cf-figure" role="img" aria-label="{html.escape(self.alt)}" '
-            f'style="{style}"><div style="{row}">{drawn}</div>{legend}</div>'
+            f'style="{style}"><div style="{row}">{"".join(drawn)}</div>{legend}</div>'
         )
 
     def _legend(self):
@@ -177,13 +180,17 @@ def _panel_html(one):
     shown = f"flex:1 1 {width:.0f}px;max-width:{1.25 * width:.0f}px;min-width:0"
     if len(one.owner) == 1 and width == WIDTH:
         shown = "flex:0 1 420px;max-width:100%"  # alone it may be larger
-    above = f'<div style="font-weight:600;font-size:.9em">{html.escape(one.heading)}</div>'
+    above = f'<div style="font-weight:600;font-size:.9em">{svg.written(one.heading)}</div>'
     free = one.free and one.get_aspect() != "auto"
     if free:
         one.figure.set_size_inches(width / 72, 1.4 * width / 72)
     picture = svg.draw(_finished(one), SIZE, free)
     picture = picture.replace("<svg ", '<svg style="width:100%;overflow:visible" ', 1)
     return f'<div style="{shown}">{above if one.heading else ""}{picture}</div>'
+
+
+def _height(drawn: str) -> str:
+    return re.search(r'viewBox="\S+ \S+ \S+ ([^"]+)"', drawn)[1]
 
 
 def _finished(one):

@@ -4,6 +4,7 @@ import base64
 import html
 import io
 import itertools
+import re
 from zlib import crc32
 
 import numpy as np
@@ -16,7 +17,7 @@ from PIL import Image
 
 from clusterfl_core.figures.looks import INK, PAPER
 
-__all__ = ["draw"]
+__all__ = ["draw", "written"]
 
 _LETTERS = {Path.MOVETO: "M", Path.LINETO: "L", Path.CURVE3: "Q", Path.CURVE4: "C"}
 ROUND = 'stroke-linecap="round"'
@@ -49,6 +50,11 @@ def draw(figure, size: float, crop: bool = False) -> str:
         f'<svg viewBox="0 {_n(top)} {_n(72 * width)} {_n(high)}" font-size="{size}" '
         f'stroke-linejoin="round" aria-hidden="true">{"".join(vectors.parts)}</svg>'
     )
+
+
+def written(text: str) -> str:
+    """Return a text as HTML says it, with a true minus before a number."""
+    return html.escape(re.sub(r"(?<!\S)-(?=\.?\d)", "−", text))
 
 
 def _n(value: float) -> str:
@@ -208,7 +214,7 @@ class _Renderer(RendererBase):
         look += f' font-size="{_n(points)}"' if abs(points - self.size) > 0.05 else ""
         look += ' font-weight="bold"' if prop.get_weight() in ("bold", 700) else ""
         paint = _paint("fill", gc.get_rgb())
-        self.parts.append(f"<text{place}{look}{paint}>{html.escape(s)}</text>")
+        self.parts.append(f"<text{place}{look}{paint}>{written(s)}</text>")
 
 
 def _paint(what, color, forced=None):
