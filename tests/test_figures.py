@@ -146,6 +146,16 @@ def test_names_of_axes_lie_inside_of_the_picture():
         assert 0 < inside.y0 < inside.y1 < whole.y1
 
 
+def test_an_upright_name_is_not_cut_where_the_layout_left_it_no_room(panel):
+    place = {"extent": (2, 30, 0.1, 2.5), "origin": "lower", "aspect": "auto"}
+    panel.heat(np.ones((10, 4)), "chance", (0, 1), **place)
+    panel.spread([2, 30], [0.5, 0.05]).named("clusters", "noise")
+    (picture,) = elements(panel._repr_html_(), "svg")[:1]
+    (name,) = [one for one in picture.iter("text") if one.text == "noise"]
+    baseline = float(re.search(r"translate\(([-.\d]+)", name.get("transform"))[1])
+    assert float(picture.get("viewBox").split()[0]) <= baseline - 0.75 * 12
+
+
 def test_the_name_below_a_row_of_choices_lies_inside_of_the_picture(panel):
     clusters = torch.arange(40) // 10
     panel.identities(clusters, clusters)._repr_html_()

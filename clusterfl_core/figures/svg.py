@@ -46,9 +46,11 @@ def draw(figure, size: float, crop: bool = False) -> str:
     if crop:
         box = figure.get_tightbbox(vectors)  # in inches, from below
         top, high = 72 * (height - box.y1) - 2, 72 * box.height + 4
+    left = min(0, vectors.left)
     return (
-        f'<svg viewBox="0 {_n(top)} {_n(72 * width)} {_n(high)}" font-size="{size}" '
-        f'stroke-linejoin="round" aria-hidden="true">{"".join(vectors.parts)}</svg>'
+        f'<svg viewBox="{_n(left)} {_n(top)} {_n(72 * width - left)} {_n(high)}" '
+        f'font-size="{size}" stroke-linejoin="round" aria-hidden="true">{"".join(vectors.parts)}'
+        "</svg>"
     )
 
 
@@ -67,6 +69,7 @@ class _Renderer(RendererBase):
     def __init__(self, width, height, size):
         super().__init__()
         self.width, self.height, self.size, self.parts = width, height, size, []
+        self.left = 0  # where the letters of an upright name begin, for which layouts lack room
         self.flip = Affine2D().scale(1, -1).translate(0, height)
 
     def get_canvas_width_height(self):
@@ -207,6 +210,8 @@ class _Renderer(RendererBase):
         turn = np.radians(angle)
         x, y = x + part * width * np.cos(turn), self.height - y - part * width * np.sin(turn)
         place = f' x="{_n(x)}" y="{_n(y)}"'
+        if angle == 90:
+            self.left = min(self.left, x - 0.8 * prop.get_size_in_points())
         if angle:
             place = f' transform="translate({_n(x)} {_n(y)})rotate({_n(-angle)})"'
         look = f' text-anchor="{anchor}"' if anchor else ""
