@@ -149,7 +149,7 @@ def test_rules_that_wait_leave_halves_whole_and_have_no_time_for_eight_groups():
 
 
 def test_in_twice_as_many_rounds_all_eight_are_found_and_the_fourth_swap_is_not():
-    """A longer run begins as the shorter one did."""
+    """A longer run begins as the shorter one did, up to rounding."""
     for world, right in (("eight permutations", [5, 5]), ("four swaps, flat", [1, 5])):
         kept = values("rule", world=world, stage="longer")
         assert len(kept) == SEEDS
@@ -157,8 +157,7 @@ def test_in_twice_as_many_rounds_all_eight_are_found_and_the_fourth_swap_is_not(
             assert [one[rule]["right"] for one in kept].count(True) == count
             for one, short in zip(kept, judged(world, rule, "splits"), strict=True):
                 assert one[rule]["torn"] == 0
-                early = [t for t in one[rule]["splits"] if t < 85]
-                assert early == [t for t in short if t < 85]
+                assert max(np.abs(np.subtract(one[rule]["splits"][: len(short)], short))) <= 1
 
 
 def test_at_once_lengths_are_right_in_the_same_runs_and_ratios_tear():
