@@ -449,7 +449,9 @@ def test_a_start_that_was_drawn_is_no_answer(browser, site):
         bench.press("Draw 200 starts")
         bench.lab.locator(".starts p", has_text=re.compile("^Of 200 starts")).wait_for()
         bench.lab.get_by_role("button", name="lost").click()
-        bench.steps(60)
+        for _ in range(30):
+            bench.steps(1)
+            bench.page.wait_for_function("lab => !lab.busy", arg=bench.lab.element_handle())
         assert "share model" in bench.said("state")
         progress = bench.lab.locator(".task .progress").inner_text()
         assert re.search(r"^Lost with noise 0\.0, but .+: that does not count\.$", progress)
