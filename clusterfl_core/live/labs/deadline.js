@@ -268,9 +268,9 @@ laboratory("deadline", {
         {},
         svg("rect", {
           x: x + 10,
-          y: y - 8,
+          y: y - 6,
           width: 7.6 * text.length + 6,
-          height: 16,
+          height: 13,
           rx: 3,
           fill: "var(--cfl-under, Canvas)",
           "fill-opacity": 0.9,
