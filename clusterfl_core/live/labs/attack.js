@@ -207,17 +207,20 @@ laboratory("attack", {
     return ["Clipped. Do the honest clients find their groups? Play on.", false, part];
   },
   build(lab) {
-    let beside = null; // where the arrow begins if not at its model; it stays there as long as it can
+    let beside = null; // where the arrow begins if not at its model: in one round it stays where it is
     let held = false; // and while it is dragged
+    let length = 0; // of the path that is drawn
     const foot = ({ state, path }) => {
       if (state.lie === "honest" || state.lie === "flip") return null;
       const [now, arrow] = [path.at(-1).state, state.arrow[0]];
       const theta = now.bank[now.assignments[LIAR]];
+      const same = path.length === length;
+      length = path.length;
       if (held) return beside;
       const near = foot_of(theta, arrow);
       const fits = beside?.every((value, a) => Math.abs(value + arrow[a]) <= FRAME);
       if (near.every((value, a) => value === theta[a])) beside = null;
-      else if (!fits) beside = near;
+      else if (!fits || !same) beside = near;
       return beside ?? near;
     };
     const liar_handle = (shown) => {
