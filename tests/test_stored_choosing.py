@@ -147,6 +147,36 @@ def test_fine_tuning_failed_on_two_of_eighty_seeds(ends):
     assert sum(failures(ends, k, "FineTuned") for k in DIGITS) == 2
 
 
+def test_the_cure_gains_six_to_nine_points_on_the_clear_kinds(ends):
+    gains = [round((ends[k, "FedSoft+"] - ends[k, "FedSoft"]).mean()) for k in CLEAR]
+    assert (min(gains), max(gains)) == (6, 9)
+
+
+def test_cfl_is_one_model_on_skewed_and_tiny_and_cuts_soft(ends, runs):
+    groups = {k: [runs[k, "CFL", 16][s]["groups"] for s in range(10)] for k in NONE}
+    assert set(groups["skewed"] + groups["tiny"]) == {1}
+    assert min(groups["soft"]) > 1
+    assert failures(ends, "soft", "CFL") == 10
+    whole = ("skewed", "tiny")
+    assert sum(failures(ends, k, "CFL") for k in whole) == 19
+    assert sum(failures(ends, k, "FedAvg") for k in whole) == 10
+
+
+def test_fedem_is_level_only_on_nested_with_64_units(runs):
+    def scores(m):
+        kept = runs["nested", m, 64]
+        return np.array([100 * np.mean(kept[s]["clients"]) for s in range(10)])
+
+    gap, half = cf.results.interval(scores("CFL") - scores("FedEM"))
+    assert (round(gap, 1), round(half, 1)) == (2.9, 2.5)
+    plain = np.max([scores(m) for m in ("FedAvg", "LocalOnly", "FineTuned")], 0)
+    assert (scores("FedEM") < plain - 1).sum() == 4
+
+
+def test_fedsoft_cured_fails_on_seven_seeds_of_both(ends):
+    assert failures(ends, "both", "FedSoft+") == 7
+
+
 def test_the_cure_gains_four_points_where_there_are_groups(ends):
     for kind in (*CLEAR, "tiny"):
         assert (ends[kind, "FedSoft+"] - ends[kind, "FedSoft"]).mean() > 4
