@@ -4,7 +4,8 @@ A job is a notebook of book/experiments with some seeds and parameters, run by r
 a process of its own. Records go where `make results` puts them, as soon as they are made, so what
 is stopped at the end keeps what it had; the same command later adds what is missing.
 
-Usage: .venv/bin/python tools/large.py [--minutes 9] [--cores 12] [--card 6] [--jobs tools/large.txt]
+Usage, in a line:
+.venv/bin/python tools/large.py [--minutes 9] [--cores 12] [--card 6] [--jobs tools/large.txt]
 """
 
 import argparse
