@@ -17,14 +17,14 @@ from itertools import product
 import numpy as np
 import torch
 
-from clusterfl_core import comparison, composing, compute, diagnosis, evaluation, results
+from clusterfl_core import comparison, composing, compute, diagnosis, evaluation
 from clusterfl_core.check import function, one_of
 from clusterfl_core.models import MLP
 from clusterfl_core.simulation import Diverged
 
 __all__ = [
-    "MIDDLE", "UNSAID", "behind", "diagnoses", "final", "minutes", "runs", "search",
-    "searches", "second_look", "stage_1", "stage_2", "taken", "validate",
+    "MIDDLE", "UNSAID", "behind", "diagnoses", "final", "runs", "search", "searches",
+    "second_look", "stage_1", "stage_2", "taken", "validate",
 ]  # fmt: skip
 
 MIDDLE = {"k": 3, "alone": 100, "own": 20, "own_gamma": 0.1}
@@ -233,21 +233,24 @@ def _best_start(algorithm, people, seed, device, starts):
 # ---------------------------------------------------------------- what is stored
 
 
-def searches():
-    """The stored searches, mended where their list had a twin: values by (kind, method, hidden)."""
-    kept = results.stored("13_fair_search") + results.stored("13_fair_mended", part="search")
+def searches(records):
+    """The searches among records: values by (kind, method, hidden), of two the later record's.
+
+    So the first search's records come first, then those that are mended.
+    """
+    kept = [one for one in records if one["settings"].get("part") != "final"]
     return {_key(one): one["values"] for one in kept if one["seed"] == 500}
 
 
-def runs(first=False):
-    """The stored final runs of seeds 0 to 9: a list of values by (kind, row, hidden).
+def runs(*searched):
+    """The final runs of seeds 0 to 9: a list of values by (kind, row, hidden).
 
-    Where a mended search took another setting the runs are those with it; with ``first`` those of
-    the first search.
+    Each of ``searched`` holds the records that followed one search. Where a later one took another
+    setting, the runs are those with it.
     """
-    found = _by_seed(results.stored("13_fair_final"))
-    if not first:
-        found |= _by_seed(results.stored("13_fair_mended", part="final"))
+    found = {}
+    for records in searched:
+        found |= _by_seed(one for one in records if one["settings"].get("part") != "search")
     return found
 
 
@@ -281,15 +284,9 @@ def behind(values):
     return lost
 
 
-def diagnoses():
+def diagnoses(records):
     """What :func:`clusterfl_core.diagnose` saw of the kinds: by kind a list of dicts, by seed."""
     found = {}
-    for one in results.stored("13_unseen", part="kinds"):
+    for one in records:
         found.setdefault(one["settings"]["kind"], []).append(one["values"]["seen"])
     return found
-
-
-def minutes():
-    """How long all of the stored searches and final runs took, in minutes of their processes."""
-    names = "13_fair_search", "13_fair_final", "13_fair_mended"
-    return sum(one["seconds"] for name in names for one in results.stored(name)) / 60

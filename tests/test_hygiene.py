@@ -138,10 +138,7 @@ def test_experiment_is_shown_by_its_chapter(path):
     chapter = chapter_of(path)  # what repeats a paper alone is shown by the claims chapter
     assert chapter.stem.startswith((path.stem.split("_")[0], "simulating", "15_claims"))
     assert "(experiments.ipynb)" in prose(chapter) + code(chapter), "a link to the list"
-    shown = code(chapter)
-    if "cf.contest." in shown:  # the room that reads chapter 13's records for it
-        shown += (ROOT / "clusterfl_core" / "contest.py").read_text(encoding="utf-8")
-    assert re.search(rf'stored\(\s*"{path.stem}"', shown), "and its records"
+    assert re.search(rf'stored\(\s*"{path.stem}"', code(chapter)), "and its records"
 
 
 @pytest.mark.parametrize("path", [p for p in NOTEBOOKS if p not in EXPERIMENTS], ids=relative)

@@ -318,14 +318,14 @@ def test_where_another_setting_is_taken_all_its_rows_are_played_anew():
 
 
 def test_the_library_reads_the_same_runs(runs, searches):
-    assert cf.contest.searches() == searches
-    read = cf.contest.runs()
+    first, mended = (cf.results.stored(f"13_fair_{name}") for name in ("search", "mended"))
+    assert cf.contest.searches(first + mended) == searches
+    finals = cf.results.stored("13_fair_final")
+    read, before = cf.contest.runs(finals, mended), cf.contest.runs(finals)
     assert read == {key: [some[s] for s in sorted(some)] for key, some in runs.items()}
-    first = by_seed("13_fair_final")
-    assert cf.contest.runs(first=True) == {
-        key: [some[s] for s in sorted(some)] for key, some in first.items()
-    }
-    assert {key for key in first if read[key] != cf.contest.runs(first=True)[key]}
+    played = by_seed("13_fair_final")
+    assert before == {key: [some[s] for s in sorted(some)] for key, some in played.items()}
+    assert {key for key in played if read[key] != before[key]}
 
 
 def test_a_kind_and_width_was_played_on_one_machine():
@@ -426,7 +426,7 @@ def test_every_kind_is_diagnosed_on_the_final_seeds(diagnoses):
 
 
 def test_the_library_reads_the_same_diagnoses(diagnoses):
-    read = cf.contest.diagnoses()
+    read = cf.contest.diagnoses(cf.results.stored("13_unseen", part="kinds"))
     assert {kind: len(some) for kind, some in read.items()} == dict.fromkeys(KINDS, 10)
     for kind, some in diagnoses.items():
         assert [cf.diagnosis.Diagnosis(**one) for one in read[kind]] == [some[s] for s in range(10)]
