@@ -40,6 +40,9 @@ def test_a_line_is_read():
     assert command[3:] == words
     with pytest.raises(ValueError, match="cuda or cpu, not 'tpu'"):
         large.read("tpu 1 06_x 0")
+    for wrong in ("cuda 9 06_x", "cpu soon 06_x 0", "cpu 9 06_x a-b"):
+        with pytest.raises(ValueError, match=f"this is none: {wrong}$"):
+            large.read(wrong)
 
 
 def test_a_few_at_once_in_order_and_what_is_left_is_stopped(tmp_path, capsys):

@@ -53,14 +53,18 @@ def read(text):
         words = shlex.split(line, comments=True)
         if not words:
             continue
-        device, seconds, experiment, spans, *parameters = words
-        if device not in ("cuda", "cpu"):
-            raise ValueError(f"a job runs on cuda or cpu, not {device!r}: {line}")
-        seeds = []
-        for span in spans.split(","):
-            first, _, last = span.partition("-")
-            seeds += map(str, range(int(first), int(last or first) + 1))
-        jobs.append(Job(device, float(seconds), experiment, tuple(seeds), tuple(parameters)))
+        if words[0] not in ("cuda", "cpu"):
+            raise ValueError(f"a job runs on cuda or cpu, not {words[0]!r}: {line}")
+        try:
+            device, seconds, experiment, spans, *parameters = words
+            seeds = []
+            for span in spans.split(","):
+                first, _, last = span.partition("-")
+                seeds += map(str, range(int(first), int(last or first) + 1))
+            jobs.append(Job(device, float(seconds), experiment, tuple(seeds), tuple(parameters)))
+        except ValueError:
+            form = "DEVICE SECONDS EXPERIMENT SEEDS NAME=VALUE ..."
+            raise ValueError(f"a job is {form}, this is none: {line}") from None
     return jobs
 
 
@@ -120,7 +124,10 @@ def main():
     for name in ("CLUSTERFL_DATA", "CLUSTERFL_RESULTS"):
         if os.environ.get(name):  # the notebooks run in another folder
             os.environ[name] = str(Path(os.environ[name]).expanduser().resolve())
-    jobs = read(given.jobs.read_text(encoding="utf-8"))
+    try:
+        jobs = read(given.jobs.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        sys.exit(f"{given.jobs}: {error}")
     slots = {"cuda": given.card, "cpu": given.cores}
     ended = play(jobs, given.minutes, slots, ROOT / "_build" / "large")
     return int(any(how == "failed" for _, how, _ in ended))
