@@ -453,7 +453,8 @@ class Server:
                 f"round {state.round + 1}: none of the {len(whole)} clients asked gave an answer "
                 f"that can be used: {why}"
             )
-        replies, self.forms[usual] = Replies.join(parts), self.forms[usual] + len(parts)
+        self.forms[usual] += len(parts)
+        replies = Replies.join(parts)
         asked = [row for row, i in enumerate(jobs.clients.tolist()) if i in self.nodes]
         sent = len(replies.bank) if replies.bank else 0
         return after, jobs.take(asked), replies, replies.sound(), sent
