@@ -1923,7 +1923,7 @@ INSIDE = {
         CHAPTER: "answering build compose deal held_back judge make persons",
     },
     "contest": {
-        CONTEST: "behind diagnoses final minutes runs search searches second_look stage_1 stage_2 "
+        CONTEST: "behind diagnoses final runs search searches second_look stage_1 stage_2 "
         "taken validate",
     },
     "diagnosis": {RECORDS: "Diagnosis", DIAGNOSED: "best_cut diagnose held_back"},
@@ -1939,7 +1939,7 @@ INSIDE = {
     "door": {DOOR: " ".join(cf.door.__all__)},
     "evaluation": {DOOR: "refuse_unknown"},
     "panels": {HOT: "Figure Panel"},
-    "svg": {HOT: "draw"},
+    "svg": {HOT: "draw written"},
     "looks": {RECORDS: "Look"},
     "flower": {WIRE: " ".join(n for n in cf.flower.__all__ if n != "commands")},
     "page": {RECORDS: "Laboratory", PAGE: "laboratory looks"},
