@@ -222,15 +222,19 @@ def test_a_book_is_built_in_the_end(tmp_path):
     small_book.make(tmp_path, "print(6 * 7)")
     moments, start = random.Random(3), time.monotonic()
     assert cut(started("-c", BUILD, tmp_path), 600)
-    alone, kills, page = time.monotonic() - start, 0, tmp_path / "_build" / "html" / "book"
+    alone, kills, html = time.monotonic() - start, 0, tmp_path / "_build" / "html"
+    parts = {p: p.read_bytes() for p in (html / "_static").rglob("*") if p.is_file()}
     for _ in range(KILLS["book"]):
         if moments.random() < 0.5:  # so that the notebook is run as well
             (tmp_path / "_build" / ".jupyter_cache" / "key").write_text("another")
         kills += not cut(started("-c", BUILD, tmp_path), moments.uniform(0, alone))
     assert cut(started("-c", BUILD, tmp_path), 600)
-    assert "42" in (page / "page.html").read_text(encoding="utf-8")
-    for path in (tmp_path / "_build" / "html").rglob("*.html"):
+    assert "42" in (html / "book" / "page.html").read_text(encoding="utf-8")
+    pages = [path for path in html.rglob("*.html") if path not in parts]
+    assert len(pages) > 2
+    for path in pages:
         assert path.read_text(encoding="utf-8").rstrip().endswith("</html>"), path
+    assert {path: path.read_bytes() for path in parts} == parts
     print(f"{kills} kills of a book that takes {alone:.0f} s")
 
 
