@@ -1451,7 +1451,7 @@ def trials_and_theory():
 def drawing():
     def drawn(word):
         def call(**given):
-            return getattr(figures.panel("A figure", width=150), word)(**given)
+            return getattr(figures.panel("A figure", width=150), word)(**given)._repr_html_()
 
         return call
 

@@ -106,7 +106,7 @@ def _rows(theta):
     """True parameters as an array with a row and a column at least."""
     found = check.array("theta", theta, None, None)
     if found.ndim == 2 and not len(found):
-        raise ValueError("clusters must be at least 1, got 0")
+        raise ValueError("clusters must be at least 1, got 0: theta has no row")
     if not found.size:
         raise ValueError(f"theta must have a row a cluster, got shape {list(found.shape)}")
     return found
