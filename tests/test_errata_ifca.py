@@ -302,6 +302,28 @@ def test_table_1_at_the_paper_s_size(n, ifca, one):
             assert right[-1] == (300, 1)
 
 
+def test_which_runs_of_table_1_a_card_made():
+    """All of 300 rounds but seed 0 of IFCA with n = 200, and the failed one there."""
+    kept = cf.results.stored("06_table1", rounds=300)
+    assert len(kept) == 31
+    slow = [
+        (r["settings"]["n"], r["settings"]["k"], r["seed"])
+        for r in kept
+        if r["device"] != "NVIDIA H200"
+    ]
+    assert slow == [(200, 4, 0), (200, 4, 12)]
+
+
+@pytest.mark.parametrize(("n", "ahead"), [(200, True), (100, True), (50, False)])
+def test_after_thirty_rounds_one_model_reads_less_than_clients_with_many_images(n, ahead):
+    brief = cf.results.stored("06_table1", rounds=30, n=n, k=1)
+    alone = cf.results.stored("06_local", n=n, steps=400)
+    one, own = ([r["values"]["accuracy"] for r in some] for some in (brief, alone))
+    assert len(one) == len(own) == 5
+    assert (max(one) < min(own)) == ahead
+    assert max(own) < accuracies(n=n, k=1).min() / 100
+
+
 def test_four_good_seeds_and_a_failed_one_print_the_third_column_s_spread():
     """The paper prints 95.25 and 0.40 for n = 200, over five seeds."""
     kept = cf.results.stored("06_table1", rounds=300, n=200, k=4)

@@ -1,6 +1,7 @@
 """What chapter 6 says of its stored runs, where no record holds it: how they were made."""
 
 import json
+import re
 
 import house
 import pytest
@@ -35,3 +36,12 @@ def source(path):
 def test_the_chapter_says_how_its_stored_runs_were_made(experiment, words, code):
     assert words in source(BOOK / "06_ifca_experiments.ipynb")
     assert code in source(BOOK / "experiments" / f"{experiment}.ipynb")
+
+
+def test_the_laboratory_and_the_cell_that_explains_it_run_equally_long():
+    text = (house.ROOT / "clusterfl_core" / "live" / "labs" / "angle.js").read_text("utf-8")
+    (task,) = re.findall(r"\[ENOUGH, NEAR\] = \[(\d+), (\d+)\]", text)
+    chapter = source(BOOK / "06_ifca_experiments.ipynb")
+    assert task == ("8", "30")
+    assert "at most 30° apart such that after eight rounds" in chapter
+    assert "replay.run(method, dial, 8, seed=start)" in chapter
