@@ -274,6 +274,108 @@ def test_both_standard_deviations_of_one_failure_in_five():
     assert 0.4 / np.std(five, ddof=1) == pytest.approx(0.894, abs=1e-3)
 
 
+def accuracies(seeds=range(5), **settings):
+    """The accuracy of stored runs of Table 1 over 300 rounds, in %, seed by seed."""
+    kept = {r["seed"]: r for r in cf.results.stored("06_table1", rounds=300, **settings)}
+    return np.array([100 * kept[seed]["values"]["accuracy"] for seed in seeds])
+
+
+@pytest.mark.parametrize(
+    ("n", "ifca", "one"),
+    [
+        (50, (94.16, 0.05), (86.59, 0.03)),
+        (100, (95.02, 0.05), (88.55, 0.09)),
+        (200, (95.52, 0.04), (89.61, 0.14)),
+    ],
+)
+def test_table_1_at_the_paper_s_size(n, ifca, one):
+    """Five seeds a number; all find the four rotations, by round 6, and keep them."""
+    for k, (mean, spread) in ((4, ifca), (1, one)):
+        found = accuracies(n=n, k=k)
+        assert np.mean(found) == pytest.approx(mean, abs=0.006)
+        assert np.std(found) == pytest.approx(spread, abs=0.006)
+    assert (accuracies(n=n, k=4) > accuracies(n=n, k=1)).all()
+    for r in cf.results.stored("06_table1", rounds=300, n=n, k=4):
+        if r["seed"] < 5:
+            right = [(p[0], p[3]) for p in r["values"]["curve"]]
+            assert 2 <= max(t for t, share in right if share < 1) + 1 <= 6
+            assert right[-1] == (300, 1)
+
+
+def test_which_runs_of_table_1_a_card_made():
+    """All of 300 rounds but seed 0 of IFCA with n = 200, and the failed one there."""
+    kept = cf.results.stored("06_table1", rounds=300)
+    assert len(kept) == 31
+    slow = [
+        (r["settings"]["n"], r["settings"]["k"], r["seed"])
+        for r in kept
+        if r["device"] != "NVIDIA H200"
+    ]
+    assert slow == [(200, 4, 0), (200, 4, 12)]
+
+
+@pytest.mark.parametrize(("n", "ahead"), [(200, True), (100, True), (50, False)])
+def test_after_thirty_rounds_one_model_reads_less_than_clients_with_many_images(n, ahead):
+    brief = cf.results.stored("06_table1", rounds=30, n=n, k=1)
+    alone = cf.results.stored("06_local", n=n, steps=400)
+    one, own = ([r["values"]["accuracy"] for r in some] for some in (brief, alone))
+    assert len(one) == len(own) == 5
+    assert (max(one) < min(own)) == ahead
+    assert max(own) < accuracies(n=n, k=1).min() / 100
+
+
+def test_four_good_seeds_and_a_failed_one_print_the_third_column_s_spread():
+    """The paper prints 95.25 and 0.40 for n = 200, over five seeds."""
+    kept = cf.results.stored("06_table1", rounds=300, n=200, k=4)
+    assert [r["seed"] for r in kept] == [0, 1, 2, 3, 4, 12]
+    right = [r["values"]["identity_accuracy"] for r in kept]
+    assert right == [1, 1, 1, 1, 1, 0.75]
+    assert kept[-1]["values"]["empty"] == 1
+    good, (failed,) = accuracies(n=200, k=4), accuracies([12], n=200, k=4)
+    assert np.std(good) < 0.05
+    for left_out in range(5):
+        mixed = [*np.delete(good, left_out), failed]
+        assert np.mean(mixed) == pytest.approx(95.25, abs=0.1)
+        assert np.std(mixed) < 0.40 < np.std(mixed, ddof=1) < 0.44
+        assert np.std(mixed) > 0.35
+
+
+def test_by_the_text_s_reading_success_does_not_climb_to_all():
+    """At the largest noise it falls, since trials pass at R = 0.1 in which no start succeeds."""
+
+    def passed(reading, scale):
+        kept = cf.results.stored("06_figure3", panel="a", reading=reading, scale=scale, noise=0.4)
+        return [(r["values"]["success"], r["values"]["best_identity_accuracy"]) for r in kept]
+
+    close, middle, apart = (passed("norm", R) for R in (0.1, 0.5, 1.0))
+    assert [len(some) for some in (close, middle, apart)] == [18, 18, 17]
+    assert [sum(ok for ok, _ in some) for some in (close, middle, apart)] == [14, 3, 9]
+    assert max(right for _, right in close) < 0.7
+    assert all(ok for ok, _ in passed("coordinate", 1.0))
+
+
+@pytest.mark.parametrize(("panel", "k", "trials", "grouped"), [("c", 2, 55, 10), ("d", 4, 30, 0)])
+def test_the_wall_stands_at_the_paper_s_thousand_numbers(panel, k, trials, grouped):
+    """Of the trials with clearly fewer points than (15.1) wants none passes, grouped or not."""
+    left = [
+        r["values"]
+        for r in cf.results.stored("06_figure3", panel=panel)
+        if r["settings"]["clients"] * r["settings"]["points"] < 0.95 * k * (1000 / 0.36 + 1001)
+    ]
+    assert len(left) == trials
+    assert not any(v["success"] for v in left)
+    assert sum(v["best_identity_accuracy"] == 1 for v in left) == grouped
+
+
+def test_the_start_on_photographs_of_the_paper_s_size_failed():
+    """Half of the identities are right, as if one model served both positions."""
+    kept = cf.results.stored("06_cifar", m=200)
+    assert [(r["seed"], r["settings"]["rounds"]) for r in kept] == [(0, 100), (0, 200)]
+    assert all("JPEG copies (lossy)" in r["data"] for r in kept)
+    assert [round(100 * r["values"]["accuracy"], 1) for r in kept] == [65.6, 69.0]
+    assert {p[3] for p in kept[1]["values"]["curve"] if p[0] >= 50} == {0.5}
+
+
 @pytest.mark.parametrize(
     "name", ["03_clusters.ipynb", "06_ifca_experiments.ipynb", "references.md"]
 )
