@@ -308,18 +308,18 @@ def test_in_table_3_some_centres_win_no_distribution():
     ]
     assert winners(printed) == {1, 2, 4, 5, 6, 7}
     found = [r["values"]["table"] for r in cf.results.stored("11_rivals", k=8)]
-    assert len(found) == 3
-    assert all(len(winners(rows)) < 7 for rows in found)
+    assert len(found) == 5
+    assert all(len(winners(rows)) in (5, 6) for rows in found)
 
 
 def test_two_centres_part_by_themselves_from_random_starts():
-    """Xavier's normal numbers, no training before: four patterns, three seeds."""
+    """Xavier's normal numbers, no training before: four patterns, five seeds."""
     found = [
         r["values"]["table"]
         for pattern in ("10:90", "30:70", "linear", "random")
         for r in cf.results.stored("11_rivals", pattern=pattern, method="FedSoft", k=2, rounds=60)
     ]
-    assert len(found) == 12
+    assert len(found) == 20
     assert all(len(winners(rows)) == 2 for rows in found)
 
 

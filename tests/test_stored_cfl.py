@@ -31,7 +31,67 @@ def test_ten_seeds_tear_no_cluster():
         assert len(runs) == 10
         assert not any(one["torn"] for one in runs)
         assert sum(map(four, runs)) == exact
-    assert [one["identity_accuracy"] for one in values("mnist")] == [1, 1, 1]
+    assert [one["identity_accuracy"] for one in values("mnist")] == [1] * 5
+
+
+# ---- figures 5 and 6 with convolutions
+
+CONVOLVED = {10: [3, 4], 20: [0, 3, 4], 50: [3, 4], 100: [3, 4], 200: [0, 1, 2, 4]}
+
+
+def convolved(points):
+    """The similarities of the stored runs with convolutions, MNIST, a seed each."""
+    found = cf.results.stored("08_conv", part="points", data="mnist", points=points)
+    assert [one["seed"] for one in found] == CONVOLVED[points]
+    return [one["values"] for one in found]
+
+
+def stays(good):
+    """From which round on it stays so; None if not at the end."""
+    bad = np.flatnonzero(~np.array(good, bool))
+    return int(bad.max(initial=-1)) + 2 if good[-1] else None
+
+
+def test_with_convolutions_too_20_points_are_too_few_and_50_are_enough():
+    gaps = {}
+    for points in CONVOLVED:
+        some = [one["updates"] for one in convolved(points)]
+        gaps[points] = np.array([one["gap"][-1] for one in some])
+        assert {one["correct"][-1] for one in some} == {points > 20}
+        assert ((gaps[points] > 0) == (points > 20)).all()
+        dense = values("gap", data="mnist", points=points)
+        assert len(dense) == 5
+        assert {one["updates"]["correct"][-1] for one in dense} == {points > 20}
+        assert {one["updates"]["gap"][-1] > 0 for one in dense} == {points > 20}
+    assert (np.diff([one.mean() for one in gaps.values()]) > 0).all()  # it grows
+
+
+def test_with_convolutions_the_gap_opens_after_about_ten_rounds():
+    """As the paper's figure 6 has it; sooner with the dense network."""
+    some = convolved(100)
+    rounds = [stays([g > 0 for g in one["updates"]["gap"]]) for one in some]
+    assert rounds == [10, 11]
+    assert [stays(one["updates"]["correct"]) for one in some] == [9, 8]
+    dense = values("gap", data="mnist", points=100)
+    assert max(stays([g > 0 for g in one["updates"]["gap"]]) for one in dense) < 10
+    for one in some:  # it rises, then falls a little
+        gap = one["updates"]["gap"]
+        assert gap[9] < max(gap) > gap[-1] > 0.3
+
+
+def test_with_convolutions_gradients_end_with_the_wider_gap_where_points_are_many():
+    """With few points, early, and with the dense network updates have it."""
+    for points in (100, 200):
+        for one in convolved(points):
+            assert one["gradients"]["gap"][-1] > one["updates"]["gap"][-1] > 0
+    for points in (10, 20):
+        for one in convolved(points):
+            assert one["gradients"]["gap"][-1] < one["updates"]["gap"][-1] < 0
+    for one in convolved(100):
+        early = [np.mean(one[kind]["gap"][:10]) for kind in ("gradients", "updates")]
+        assert early[0] < early[1] - 0.1
+    for one in values("gap", data="mnist", points=100):
+        assert one["gradients"]["gap"][-1] < one["updates"]["gap"][-1]
 
 
 def test_directions_alone_do_not_tell_congruent_clients_from_others():

@@ -61,13 +61,13 @@ def test_every_kind_has_all_methods_and_ten_seeds(runs):
             assert set(runs[kind, method, 16]) >= set(range(10)), (kind, method)
 
 
-def test_with_64_units_two_kinds_are_complete_and_only_those_are_shown(runs):
+def test_with_64_units_three_kinds_are_complete_and_only_those_are_shown(runs):
     whole = {
         kind
         for kind in KINDS
         if all(set(runs.get((kind, m, 64), ())) == set(range(10)) for m in ROWS)
     }
-    assert whole == {"hard", "nested"}
+    assert whole == {"hard", "nested", "many"}
 
 
 def test_no_run_broke_the_purse(runs):
@@ -255,6 +255,20 @@ def test_on_hard_the_wider_network_takes_most_of_the_lead(runs):
     assert wide.mean() < narrow.mean() / 2
     gap, half = cf.results.interval(narrow - wide)
     assert gap > half
+
+
+def test_on_many_the_wider_network_takes_most_of_the_lead_and_cfls_first_place(runs):
+    narrow, wide = lead(runs, 16, "many"), lead(runs, 64, "many")
+    assert wide.mean() < narrow.mean() / 2
+    gap, half = cf.results.interval(narrow - wide)
+    assert gap > half
+    asked, cfl = (
+        np.array([100 * np.mean(runs["many", m, 64][s]["clients"]) for s in range(10)])
+        for m in ("OneShot?", "CFL")
+    )
+    gap, half = cf.results.interval(asked - cfl)
+    assert round(gap) == 2
+    assert gap - half > 0.5
 
 
 def test_where_one_heap_is_seen_one_shot_is_federated_averaging_and_yet_ahead(ends, runs):
