@@ -42,6 +42,18 @@ document.addEventListener("DOMContentLoaded", () => {
   }
 });
 
+// In a table a minus before a number is one, and what follows ± stays on its line.
+document.addEventListener("DOMContentLoaded", () => {
+  for (const cell of document.querySelectorAll(".bd-article table.table td")) {
+    const words = document.createTreeWalker(cell, NodeFilter.SHOW_TEXT);
+    while (words.nextNode()) {
+      const text = words.currentNode;
+      if (!text.parentElement.closest("code, .math"))
+        text.data = text.data.replace(/(?<=^|[\s(])-(?=\.?\d)/g, "−").replace(/± (?=\d)/g, "±\u00a0");
+    }
+  }
+});
+
 // A link to a fold opens it, and shows it where the filters of the ledger hide it.
 const arrive = () => {
   const fold = document.getElementById(decodeURIComponent(location.hash.slice(1)));
