@@ -211,6 +211,25 @@ def test_panels_of_one_height_stand_on_one_level_whatever_their_titles_take():
     assert "align-items" not in other._repr_html_()
 
 
+@pytest.mark.pages
+@pytest.mark.parametrize(("width", "many"), [(300, 3), (195, 7), (195, 10), (145, 6)])
+def test_panels_of_a_last_row_with_room_are_as_wide_as_those_above(browser, width, many):
+    def widths(titles, viewport):
+        tab = browser.new_page(viewport={"width": viewport, "height": 900})
+        html = figures.panels("Many", *titles, width=width)._repr_html_()
+        tab.set_content(f'<body style="margin:0"><div style="max-width:640px">{html}</div></body>')
+        found = tab.evaluate(
+            "() => [...document.querySelectorAll('svg')].map(e => e.getBoundingClientRect().width)"
+        )
+        tab.close()
+        return found
+
+    wide = widths("abcdefghij"[:many], 1200)
+    assert max(wide) - min(wide) < 1
+    assert min(wide) >= width
+    assert widths("a" * many, 358)[0] > 1.15 * width
+
+
 def test_shown_twice_it_is_the_same_but_for_ids(panel):
     panel.spread([1, 2], [1, 2], "a")
     assert panel._repr_html_() == panel._repr_html_() == panel.owner._repr_html_()
@@ -335,6 +354,15 @@ def test_bars_are_as_high_as_their_values(panel, stacked):
     assert middle == pytest.approx(wanted)
 
 
+@pytest.mark.parametrize("stacked", [False, True])
+def test_a_bar_that_leaves_its_axis_says_how_high_it_is(stacked):
+    panel = figures.panel("Bars", ylim=(0, 4))
+    panel.bars(["a", "b"], {"x": [1, 4], "y": [3, 500]}, stacked)
+    assert [text.get_text() for text in panel.texts] == ["↑ 504" if stacked else "↑ 500"]
+    free = figures.panel("Bars").bars(["a", "b"], {"x": [1, 4], "y": [3, 500]}, stacked)
+    assert not free.texts
+
+
 def test_squares_have_numbers_in_the_colours_of_their_clusters(panel):
     panel.squares([[0, 1, -1], [7, 2, 3]], ["then", "now"])
     assert [text.get_text() for text in panel.texts] == ["0", "1", "7", "2", "3"]
@@ -406,6 +434,16 @@ def test_a_tree_shows_every_client_below_its_node(panel):
     marks = [line for line in panel.lines if line.get_marker() in figures.MARKERS]
     assert len(marks) == 20 + 5 + 15 + 5 + 10
     assert sum(line.get_linewidth() == 3 for line in panel.lines) == 1
+
+
+def test_an_edge_of_a_tree_begins_below_the_clients_of_its_node(panel):
+    panel.tree(a_tree(), torch.arange(20) // 5)
+    edges = [line for line in panel.lines if line.get_marker() not in figures.MARKERS]
+    spots = np.concatenate([line.get_xydata() for line in panel.lines if line not in edges])
+    for x, y in (line.get_xydata()[0] for line in edges):
+        near = (abs(spots[:, 0] - x) < 0.3) & (np.floor(spots[:, 1]) == np.floor(y))
+        assert near.sum() in (15, 20)
+        assert y < spots[near, 1].min()
 
 
 def test_a_box_hides_a_line_behind_it_and_not_the_picture_in_it(panel):

@@ -58,6 +58,27 @@ def test_page_over_http(browser, http, page):
 
 
 @pytest.mark.parametrize("page", PAGES)
+def test_in_a_table_a_minus_is_one_and_no_title_breaks_for_its_link(browser, http, page):
+    with visited(browser, http, page) as (tab, _):
+        cells, titles = tab.evaluate(
+            """() => {
+              const cells = [...document.querySelectorAll(".bd-article table.table td")];
+              for (const other of document.querySelectorAll("td :is(code, .math)")) other.remove();
+              const titles = [...document.querySelectorAll(".bd-article :is(h1, h2, h3, h4)")];
+              const high = t => t.getBoundingClientRect().height;
+              const grown = titles.filter(t => {
+                const before = high(t), link = t.querySelector(".headerlink");
+                link?.remove();
+                return Math.abs(high(t) - before) > 1;
+              });
+              return [cells.map(c => c.textContent), grown.map(t => t.textContent)];
+            }"""
+        )
+    assert not [text for text in cells if re.search(r"(^|[\s(])-\.?\d|± \d", text)]
+    assert not titles
+
+
+@pytest.mark.parametrize("page", PAGES)
 def test_page_from_a_file_and_unfolded_on_the_narrowest_screens(browser, page):
     """320 px are also what is left of 1280 when a page is shown four times as large."""
     with visited(browser, f"{SITE.as_uri()}/", page) as (tab, problems):

@@ -42,6 +42,33 @@ document.addEventListener("DOMContentLoaded", () => {
   }
 });
 
+// In a table a minus before a number is one, and what follows ± stays on its line.
+document.addEventListener("DOMContentLoaded", () => {
+  for (const cell of document.querySelectorAll(".bd-article table.table td")) {
+    const words = document.createTreeWalker(cell, NodeFilter.SHOW_TEXT);
+    while (words.nextNode()) {
+      const text = words.currentNode;
+      if (!text.parentElement.closest("code, .math"))
+        text.data = text.data.replace(/(?<=^|[\s(])-(?=\.?\d)/g, "−").replace(/± (?=\d)/g, "±\u00a0");
+    }
+  }
+});
+
+// A formula and the comma after it, or the bracket before it, stand on one line.
+document.addEventListener("DOMContentLoaded", () => {
+  for (const formula of document.querySelectorAll(".bd-article span.math")) {
+    const [before, after] = [formula.previousSibling, formula.nextSibling].map((one) => (one?.nodeType === 3 ? one : null));
+    const start = before?.data.match(/[(\[“‘]+$/)?.[0] ?? "";
+    const end = after?.data.match(/^[)\],.;:!?”’]+/)?.[0] ?? "";
+    if (!start && !end) continue;
+    const line = Object.assign(document.createElement("span"), { className: "one-line" });
+    formula.before(line);
+    line.append(start, formula, end);
+    if (start) before.data = before.data.slice(0, -start.length);
+    if (end) after.data = after.data.slice(end.length);
+  }
+});
+
 // A link to a fold opens it, and shows it where the filters of the ledger hide it.
 const arrive = () => {
   const fold = document.getElementById(decodeURIComponent(location.hash.slice(1)));

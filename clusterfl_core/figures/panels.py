@@ -32,6 +32,7 @@ from clusterfl_core.figures.looks import (
 __all__ = ["Figure", "Panel", "panel", "panels"]
 
 WIDTH = 300  # pixels of a panel: two stand beside each other on a wide page, one on a phone
+PAGE, GAP = 640, 12.8  # pixels of a wide page, and between panels
 SIZE = 12  # pixels of a letter in a panel of natural width
 MANY = 1000  # more marks than this are one picture
 STYLE = {
@@ -177,7 +178,10 @@ class Figure(Sequence):
 
 def _panel_html(one):
     width = 72 * one.figure.get_size_inches()[0]
-    shown = f"flex:1 1 {width:.0f}px;max-width:{1.25 * width:.0f}px;min-width:0"
+    most, row = f"{1.25 * width:.0f}px", int((PAGE + GAP) // (width + GAP))
+    if 1 < row < len(one.owner) and len(one.owner) % row:  # the last row has room: not larger there
+        most = f"clamp({(PAGE + GAP) / row - GAP:.0f}px,(480px - 100vw)*99,{most})"
+    shown = f"flex:1 1 {width:.0f}px;max-width:{most};min-width:0"
     if len(one.owner) == 1 and width == WIDTH:
         shown = "flex:0 1 420px;max-width:100%"  # alone it may be larger
     above = f'<div style="font-weight:600;font-size:.9em">{svg.written(one.heading)}</div>'
@@ -416,7 +420,7 @@ class Panel(Axes):
         names : sequence
             What stands below the bars.
         groups : dict of str to sequence
-            Heights by label.
+            Heights by label. A bar above a ``ylim`` given before says how high it is.
         """
         names, stacked = check.items("names", names), check.flag("stacked", stacked)
         check.items("groups", check.kind("groups", groups, dict))
@@ -430,9 +434,19 @@ class Panel(Axes):
             style |= {"edgecolor": PAPER, "bottom": below, "label": label if label else None}
             self.bar(place + shift, _numbers(values), 0.94 * wide, **style)
             below = below + _numbers(values) if stacked else below
+            if not stacked or n == len(groups) - 1:
+                self._cut(place + shift, below if stacked else _numbers(values))
         self.set_xticks(place, names)
         self.grid(visible=False, axis="x")
         return self
+
+    def _cut(self, places, heights):
+        """Write on the bars that leave an axis of fixed limits how high they are."""
+        top = max(self.get_ylim())
+        for at, high in zip(places, heights, strict=True):
+            if high > top and not self.get_autoscaley_on():
+                style = {"ha": "center", "va": "top", "bbox": {"fc": PAPER, "lw": 0, "pad": 2}}
+                self.text(at, 0.97 * top, f"↑ {high:,.4g}", **style)
 
     # ------------------------------------------------------------ the plane of models
 
@@ -695,9 +709,10 @@ class Panel(Axes):
         put(0, 0)
         for v, node in enumerate(tree):
             x, y = spots[v]
-            if node.parent >= 0:
-                ends = np.array([spots[node.parent], spots[v]]).T
-                self.plot(*ends, "-", color=INK, lw=3 if v in path else 1, zorder=0)
+            if node.parent >= 0:  # an edge begins below the parent's clients
+                rows, style = (len(tree[node.parent].clients) + 4) // 5, {"color": INK, "zorder": 0}
+                above = np.subtract(spots[node.parent], (0, min(0.15 + 0.13 * rows, 0.8)))
+                self.plot(*np.transpose([above, spots[v]]), lw=3 if v in path else 1, **style)
             for n, i in enumerate(node.clients):
                 at = x + (n % 5 - (min(len(node.clients), 5) - 1) / 2) * 0.13
                 kind = int(clusters[int(i)])

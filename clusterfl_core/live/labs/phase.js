@@ -334,7 +334,7 @@ function drawn_map({ size, at, line }, { state, found }) {
       return text(x - side / 2 - 4, y + 4, digits(distance), { "text-anchor": "end" });
     }),
     text(size / 2 + side / 2, size - 3, "points a client"),
-    text(11, size / 2, "distance", { transform: `rotate(-90 11 ${size / 2})` }),
+    text(9, size / 2, "distance", { transform: `rotate(-90 9 ${size / 2})` }),
   ];
   const label = found.draws
     ? `Map of the best method. Cells: ${listed(METHODS.map(({ name }, m) => `${name} ${found.good.filter((o) => o[0] === m).length}`))}.`
