@@ -54,6 +54,8 @@ def test_on_the_stand_in_letters_fedsoft_stands_between_fedem_and_ifca():
     ahead, behind = soft - fedem, ifca - soft
     assert 1 < ahead.min() < ahead.max() < 2
     assert 12 < behind.min() < behind.max() < 14
+    (one,) = 100 * better(LETTERS, "10:90", "FedAvg")
+    assert 0.5 < one - soft[0] < 1.5
     assert (better(LINES, "10:90", "IFCA") < better(LINES, "10:90", "FedSoft")).all()
 
 
