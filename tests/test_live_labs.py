@@ -924,7 +924,7 @@ def test_a_mission_says_how_it_stands_before_it_is_judged(desk, site):
     with opened(desk, site, lab, fragment(lab, state)) as bench:
         said = bench.node.locator(".task .progress").inner_text()
     found = re.match(
-        r"So far: alone (\S+) %, the best of the others, \w+, (\S+) %: (\S+) points "
+        r"So far: alone (\S+) %, the best of the others, [\w-]+, (\S+) %: (\S+) points "
         r"(ahead|behind), where 2 points ahead .*are asked\. "
         r"Judged from round 10 on; this is round 2\.",
         said,

@@ -6,6 +6,7 @@ import { RIVALS } from "./rivals.js";
 const [SETTLED, ENOUGH, SHARED] = [10, 150, 0.5]; // rounds, models moved, share of a group
 const [LITTLE, LARGE, SQUARES] = [0.02, 0.05, 6];
 const percent = (value) => `${(100 * value).toFixed(1)} %`;
+export const spoken_method = (name) => ({ LocalOnly: "alone", OneShot: "one-shot" })[name] ?? name;
 
 const best_but = (without, frame) =>
   RIVALS.filter((name) => !without.includes(name)).reduce((one, other) =>
@@ -57,7 +58,7 @@ const JUDGES = {
     const lead = frame.FedAvg.mean - frame[best].mean;
     const words =
       `one model for all reads ${percent(frame.FedAvg.mean)}, ` +
-      `the best of the others, ${best}, ${percent(frame[best].mean)}`;
+      `the best of the others, ${spoken_method(best)}, ${percent(frame[best].mean)}`;
     if (state.angle < 15) return [`${words}, but the groups differ by ${state.angle}° only`, false];
     return [words, lead >= LARGE];
   },
@@ -72,7 +73,7 @@ const JUDGES = {
       ...(own < 0.8 ? [`${percent(0.8)} alone`] : []),
     ];
     return [
-      `alone ${percent(own)}, the best of the others, ${best}, ${percent(other)}: ${by}` +
+      `alone ${percent(own)}, the best of the others, ${spoken_method(best)}, ${percent(other)}: ${by}` +
         (asked.length ? `, where ${asked.join(" and ")} are asked` : ""),
       !asked.length,
     ];

@@ -7,7 +7,7 @@ from clusterfl_core.live.page import laboratory
 __all__ = ["FIELDS", "attack"]
 
 LIES = (
-    ("honest", "none, its own update"),
+    ("honest", "none: its update"),
     ("arrow", "always the same arrow"),
     ("spin", "an arrow that turns"),
     ("flip", "its update, reversed"),

@@ -2,7 +2,7 @@
 
 import { seen_client, views_of } from "../engine/patchwork.js";
 import { MLP, unpack_digits } from "../engine/digits.js";
-import { judged_mission } from "../engine/missions.js";
+import { judged_mission, spoken_method } from "../engine/missions.js";
 import { ALONE, PULL, RIVALS, begin_rivals, next_of_rival } from "../engine/rivals.js";
 import { button } from "../parts/controls.js";
 import { digits, html, listed, svg } from "../parts/dom.js";
@@ -31,7 +31,6 @@ const SEEN =
 
 let all_images = null;
 const images_of_page = () => (all_images ??= unpack_digits(DIGITS));
-const spoken_method = (name) => ({ LocalOnly: "alone", OneShot: "one-shot" })[name] ?? name;
 
 // What the runs depend on: the state but for what is only looked at.
 function settings_of(state) {

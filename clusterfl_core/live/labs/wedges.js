@@ -107,7 +107,7 @@ function drawn_wedges({ size, at, line }, { state, found }) {
     svg("text", { x: size - 6, y: size / 2 + 16, class: "name", "text-anchor": "end" }, "z"),
     svg(
       "text",
-      { x: size - 6, y: size - 6, class: "name", "text-anchor": "end" },
+      { x: size - 6, y: size - 52, class: "name", "text-anchor": "end" }, // above the handle
       `arctan(2/Δ) = ${digits(angle, 1)}°`,
     ),
   ];
