@@ -58,10 +58,16 @@ def test_page_over_http(browser, http, page):
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_in_a_table_a_minus_is_one_and_no_title_breaks_for_its_link(browser, http, page):
+def test_what_belongs_together_stands_on_one_line(browser, http, page):
+    """In tables a minus and what follows ±, a formula and its comma, a title and its link."""
     with visited(browser, http, page) as (tab, _):
-        cells, titles = tab.evaluate(
+        cells, titles, broken = tab.evaluate(
             """() => {
+              const lines = [...document.querySelectorAll(".one-line:not(:has(.wide-math))")];
+              const bare = [...document.querySelectorAll(".bd-article span.math")].filter(
+                m => m.nextSibling?.nodeType == 3 && /^[),.;:]/.test(m.nextSibling.data)
+                  && !m.parentElement.matches(".one-line"));
+              const broken = lines.filter(e => e.getClientRects().length > 1).concat(bare);
               const cells = [...document.querySelectorAll(".bd-article table.table td")];
               for (const other of document.querySelectorAll("td :is(code, .math)")) other.remove();
               const titles = [...document.querySelectorAll(".bd-article :is(h1, h2, h3, h4)")];
@@ -71,11 +77,13 @@ def test_in_a_table_a_minus_is_one_and_no_title_breaks_for_its_link(browser, htt
                 link?.remove();
                 return Math.abs(high(t) - before) > 1;
               });
-              return [cells.map(c => c.textContent), grown.map(t => t.textContent)];
+              return [cells.map(c => c.textContent), grown.map(t => t.textContent),
+                broken.map(e => e.textContent)];
             }"""
         )
     assert not [text for text in cells if re.search(r"(^|[\s(])-\.?\d|± \d", text)]
     assert not titles
+    assert not broken
 
 
 @pytest.mark.parametrize("page", PAGES)

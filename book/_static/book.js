@@ -48,8 +48,9 @@ document.addEventListener("DOMContentLoaded", () => {
     const words = document.createTreeWalker(cell, NodeFilter.SHOW_TEXT);
     while (words.nextNode()) {
       const text = words.currentNode;
-      if (!text.parentElement.closest("code, .math"))
-        text.data = text.data.replace(/(?<=^|[\s(])-(?=\.?\d)/g, "−").replace(/± (?=\d)/g, "±\u00a0");
+      if (text.parentElement.closest("code, .math")) continue;
+      const minus = text.data.replace(/(^|[\s(])-(?=\.?\d)/g, "$1−");
+      text.data = minus.replace(/± (?=\d)/g, "±\u00a0");
     }
   }
 });
@@ -57,9 +58,9 @@ document.addEventListener("DOMContentLoaded", () => {
 // A formula and the comma after it, or the bracket before it, stand on one line.
 document.addEventListener("DOMContentLoaded", () => {
   for (const formula of document.querySelectorAll(".bd-article span.math")) {
-    const [before, after] = [formula.previousSibling, formula.nextSibling].map((one) => (one?.nodeType === 3 ? one : null));
-    const start = before?.data.match(/[(\[“‘]+$/)?.[0] ?? "";
-    const end = after?.data.match(/^[)\],.;:!?”’]+/)?.[0] ?? "";
+    const [before, after] = [formula.previousSibling, formula.nextSibling]; // only texts have data
+    const start = before?.data?.match(/[(\[“‘]+$/)?.[0] ?? "";
+    const end = after?.data?.match(/^[)\],.;:!?”’]+/)?.[0] ?? "";
     if (!start && !end) continue;
     const line = Object.assign(document.createElement("span"), { className: "one-line" });
     formula.before(line);
