@@ -550,6 +550,7 @@ def test_a_state_is_shared_by_address_and_copied_as_python(desk, site, lab):
         before = bench.state(), bench.numbers()
         changed_a_little(bench, lab)
         bench.press("Share")
+        assert "spoken" in bench.node.locator("p.message").get_attribute("class")  # seen at the box
         address, after = bench.tab.url, (bench.state(), bench.numbers())
         assert bench.text() == address
         assert after != before

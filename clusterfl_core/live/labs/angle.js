@@ -251,13 +251,14 @@ laboratory("angle", {
     const now = rounds ? "The rounds are played again." : "Press Play.";
     if (!found) return `Two groups, ${digits(angle, 0)}° apart. ${now}`;
     const used = new Set(found.assignments).size;
-    const models = used < k ? `${used} of ${k} models in use` : `all ${k} models in use`;
+    const all = k === 1 ? "the one model" : k === 2 ? "both models" : `all ${k} models`;
+    const models = `${used < k ? `${used} of ${k} models` : all} in use`;
     const lead = found.ifca - found.fedavg;
-    const better =
-      lead > 0 ? "IFCA reads more than" : lead < 0 ? "IFCA reads less than" : "IFCA reads as much as";
+    const better = lead > 0 ? "more than" : lead < 0 ? "less than" : "as much as";
+    const by = lead === 0 ? "" : `, by ${digits(Math.abs(100 * lead), 1)} points`;
     return (
-      `Round ${found.round}, ${digits(angle, 0)}°: ${models}; ${better} one model for all, by ` +
-      `${digits(Math.abs(100 * lead), 1)} points.`
+      `Round ${found.round}, ${digits(angle, 0)}°: ${models}; IFCA reads ${better} one model for ` +
+      `all${by}.`
     );
   },
   readings(_, found) {

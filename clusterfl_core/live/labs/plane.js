@@ -383,6 +383,7 @@ async function whole_laboratory(live, description, question, element) {
       return failing ? null : "Loaded.";
     },
     told: (sentence, bad) => (bad ? sentences.warn(sentence) : sentences.say(sentence)),
+    heard: (sentence) => sentences.say(sentence, false),
     mark: mark_of(element),
   });
 

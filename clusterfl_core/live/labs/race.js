@@ -356,7 +356,7 @@ laboratory("race", {
     if (measured > 1 / GOAL)
       return [`${now}; it should lose by ${GOAL}. It has won; ${sliders}.`, false, "won"];
     if (since.length === 1)
-      return [`Solved: ${now}, and one slider turned the race.`, true];
+      return [`Solved: on${now.slice(2)}, and one slider turned the race.`, true];
     return [`${now}, but ${sliders}.`, false, "won"];
   },
   build(lab) {

@@ -111,6 +111,7 @@ export function laboratory(name, plan) {
         return keeping.busy ? LOADING : "Loaded.";
       },
       told: (sentence, bad) => (bad ? sentences.warn(sentence) : sentences.say(sentence)),
+      heard: (sentence) => sentences.say(sentence, false),
       mark: mark_of(element),
     });
 

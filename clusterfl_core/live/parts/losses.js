@@ -25,7 +25,8 @@ export function make_losses() {
       picture.setAttribute("viewBox", `0 0 ${width} ${HEIGHT}`);
       picture.setAttribute(
         "aria-label",
-        `Mean loss: ${digits(losses[0])} in round 0, ${digits(losses[last])} in round ${last}.`,
+        `Mean loss: ${digits(losses[0])} in round 0` +
+          `${last ? `, ${digits(losses[last])} in round ${last}` : ""}.`,
       );
       picture.replaceChildren(
         svg("path", {

@@ -6,10 +6,10 @@ import { html } from "./dom.js";
 
 // describe(): the description now; python(description): its lines; read(text): takes a state over
 // and says so in a sentence, or null where not all of it could be played, or throws; told(sentence,
-// bad); mark: the part of the
-// address that names this laboratory, or null where the address is not the book's own.
+// bad); heard(sentence): speaks what is seen here; mark: the part of the address that names this
+// laboratory, or null where the address is not the book's own.
 // → {node, arrive()}
-export function make_sharing({ describe, python, read, told, mark }) {
+export function make_sharing({ describe, python, read, told, heard, mark }) {
   const text = html("textarea", { rows: 6, spellcheck: "false", "aria-label": "Text" });
   const title = html("p");
   const copy = button("Copy the text", () => {
@@ -39,7 +39,7 @@ export function make_sharing({ describe, python, read, told, mark }) {
     text.value = value;
     load.hidden = !loads;
     text.setAttribute("aria-label", words);
-    told(words);
+    heard(words);
   };
 
   const share_it = button("Share", () => {
