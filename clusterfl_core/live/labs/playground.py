@@ -65,8 +65,8 @@ MISSIONS = [
         "is larger.",
         "Where each client meets mostly two digits of its own, the others teach its model what it"
         " "
-        "never needs. Pushed to the end the lead is gone: with nothing but two digits a client, "
-        "FedSoft's personal models learn them as well.",
+        "never needs. Pushed to the end, at 40 images, the lead is gone: with nothing but two digits a "
+        "client, FedSoft's personal models learn them as well.",
         ["skew", "points", "angle", "swaps"], method="LocalOnly",
     ),
     _mission(
