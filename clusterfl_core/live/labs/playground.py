@@ -64,9 +64,8 @@ MISSIONS = [
         "percent. Label skew leads there, but not all of it, and with half as many images the lead "
         "is larger.",
         "Where each client meets mostly two digits of its own, the others teach its model what it"
-        " "
-        "never needs. Pushed to the end the lead is gone: with nothing but two digits a client, "
-        "FedSoft's personal models learn them as well.",
+        " never needs. Pushed to the end, at 40 images, the lead is gone: with nothing but two "
+        "digits a client, FedSoft's personal models learn them as well.",
         ["skew", "points", "angle", "swaps"], method="LocalOnly",
     ),
     _mission(
