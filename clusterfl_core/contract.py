@@ -291,14 +291,14 @@ def summed(parts, count, group, weight=None):
     """Sums of the clients' models (one a client) by group, in the order of the clients.
 
     The server needs room for the models of one part at a time, not of all clients. ``group`` and
-    ``weight`` are functions of Replies: the group of each client, one of ``count``, LongTensor [b],
-    and the factor of its model, Tensor [b] (default: 1). A Bank of ``count`` sums, in the widest
+    ``weight`` are functions of Replies without models, on the CPU: each client's group, LongTensor [b],
+    one of ``count``, and the factor of its model, Tensor [b] (default: 1). A Bank of ``count`` sums, in the widest
     floating type, and Replies of all that the clients said besides, without their models.
     """
     sums, said = None, []
     for part in parts:
-        sums = part.bank.sums(group(part), count, weight and weight(part), sums)
-        said.append(replace(part, bank=None))
+        said.append(replace(part, bank=None).to("cpu"))  # where the server's state lies
+        sums = part.bank.sums(group(said[-1]), count, weight and weight(said[-1]), sums)
     replies = Replies.join(said)
     return sums.to("cpu"), replies
 

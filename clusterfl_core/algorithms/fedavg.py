@@ -88,7 +88,7 @@ class FedAvg:
 
     def shares(self, state, clients):
         """What the model of each of these clients counts for: n_i, or 1."""
-        counts = state.counts[clients.to(state.counts.device)]
+        counts = state.counts[clients]
         return counts if self.weighted else torch.ones_like(counts)
 
     def absorb(self, state, parts):
