@@ -291,9 +291,9 @@ def summed(parts, count, group, weight=None):
     """Sums of the clients' models (one a client) by group, in the order of the clients.
 
     The server needs room for the models of one part at a time, not of all clients. ``group`` and
-    ``weight`` are functions of Replies without models, on the CPU: each client's group, LongTensor [b],
-    one of ``count``, and the factor of its model, Tensor [b] (default: 1). A Bank of ``count`` sums, in the widest
-    floating type, and Replies of all that the clients said besides, without their models.
+    ``weight`` are functions of Replies without models, on the CPU: the group of each client, one of
+    ``count``, LongTensor [b], and the factor of its model, Tensor [b] (default: 1). A Bank of
+    ``count`` sums, in the widest floating type, and Replies of all that was said besides models.
     """
     sums, said = None, []
     for part in parts:
