@@ -10,6 +10,7 @@ Nothing here changes a result on a CPU; it is a matter of speed and memory alone
 
 import copy
 import sys
+import weakref
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
@@ -25,6 +26,7 @@ __all__ += ["watched"]
 LARGEST_CHUNK = 256  # clients handled as one batch on a CPU
 LARGEST_ON_GPU = 4096  # there every batch costs the same few hundred launches, however small
 CACHE = 2**25  # bytes: a chunk that fits the last cache of a core is fastest, measured
+_SAID = weakref.WeakKeyDictionary()  # what activations has found for a model, by kind of point
 
 
 def named_device(name):
@@ -71,8 +73,19 @@ def chunk_size(bank, clients, device="cpu"):
 
 
 def activations(model, x):
-    """How many numbers the layers of a model say for the points x [n, ...]: an int."""
-    said, before, model = [], [], copy.deepcopy(model).to(x)
+    """How many numbers the layers of a model say for the points x [n, ...]: an int.
+
+    It is counted once for a model and a shape of points.
+    """
+    known, kind = _SAID.setdefault(model, {}), (x.shape, x.dtype, model.training)
+    if kind not in known:
+        known[kind] = _counted(copy.deepcopy(model).to(x), x)
+    return known[kind]
+
+
+def _counted(model, x):
+    """The same for a model that is nobody else's."""
+    said, before = [], []
 
     def after(part, given, found):
         if len(said) == before.pop():  # no layer inside has said anything

@@ -234,3 +234,17 @@ def test_no_rule_wins_on_the_fifteen_others():
     assert len(others) == 15
     total = {rule: sum(sum(judged(world, rule)) for world in others) for rule in RULES}
     assert list(total.values()) == [65, 63, 65, 68, 62]
+
+
+# ---- silent clients
+
+
+def test_who_waits_for_all_finds_every_cluster_and_who_does_not_misses_cuts():
+    found = {q: values("silent", quorum=q, rounds=150) for q in (0.05, 0.7, 1.0)}
+    assert [len(some) for some in found.values()] == [5] * 3
+    assert not any(one["torn"] for some in found.values() for one in some)
+    right = [sum(one["identities"] == 1 for one in some) for some in found.values()]
+    assert right == [2, 5, 5]
+    assert sorted(len(one["splits"]) for one in found[0.05]) == [0, 2, 2, 3, 3]
+    first = {q: [(one["splits"] or [150])[0] for one in some] for q, some in found.items()}
+    assert all(np.less(first[1.0], first[0.05]))
