@@ -42,15 +42,15 @@ document.addEventListener("DOMContentLoaded", () => {
   }
 });
 
-// In a table a minus before a number is one, and what follows ± stays on its line.
+// A minus before a number is one, and what follows ± stays on its line.
 document.addEventListener("DOMContentLoaded", () => {
-  for (const cell of document.querySelectorAll(".bd-article table.table td")) {
-    const words = document.createTreeWalker(cell, NodeFilter.SHOW_TEXT);
+  for (const text of document.querySelectorAll(".bd-article :is(td, p, li)")) {
+    const words = document.createTreeWalker(text, NodeFilter.SHOW_TEXT);
     while (words.nextNode()) {
-      const text = words.currentNode;
-      if (text.parentElement.closest("code, .math")) continue;
-      const minus = text.data.replace(/(^|[\s(])-(?=\.?\d)/g, "$1−");
-      text.data = minus.replace(/± (?=\d)/g, "±\u00a0");
+      const { data, parentElement } = words.currentNode;
+      if (parentElement.closest("code, pre, .math, .cfl-lab")) continue;
+      const minus = data.replace(/(^|[\s(])-(?=\.?\d)/g, "$1−");
+      words.currentNode.data = minus.replace(/± (?=\d)/g, "±\u00a0");
     }
   }
 });
