@@ -34,6 +34,17 @@ def test_what_is_heavy_is_not_loaded_before_it_is_used(code):
     assert loaded(code, *HEAVY) == []
 
 
+@pytest.mark.parametrize("model", ["cf.models.MLP(2, 3, 2)", "torch.nn.Linear(2, 2)"])
+def test_a_run_begins_without_torchs_compiler(model):
+    """A mode that watches torch's operations would load it, unless it says that it need not."""
+    code = f"""
+import clusterfl_core as cf, torch
+world = cf.populations.conflicting_labels(8, 40, 0)
+cf.run(cf.FedAvg({model}, cf.LocalSGD(2, 0.1)), world, 2, seed=0)
+"""
+    assert loaded(code, "torch._dynamo", "sympy", "triton") == []
+
+
 def test_images_are_twisted_without_a_library_of_figures_or_statistics():
     code = "import clusterfl_core as cf; cf.populations.rotated('digits', 4, 2)"
     assert loaded(code, "IPython", "ipywidgets", "matplotlib", "torchvision") == []
