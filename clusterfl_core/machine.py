@@ -73,19 +73,11 @@ def chunk_size(bank, clients, device="cpu"):
 
 
 def activations(model, x):
-    """How many numbers the layers of a model say for the points x [n, ...]: an int.
-
-    It is counted once for a model and a shape of points.
-    """
+    """How many numbers the layers of a model say for the points x [n, ...], counted once: an int."""
     known, kind = _SAID.setdefault(model, {}), (x.shape, x.dtype, model.training)
-    if kind not in known:
-        known[kind] = _counted(copy.deepcopy(model).to(x), x)
-    return known[kind]
-
-
-def _counted(model, x):
-    """The same for a model that is nobody else's."""
-    said, before = [], []
+    if kind in known:
+        return known[kind]
+    said, before, model = [], [], copy.deepcopy(model).to(x)
 
     def after(part, given, found):
         if len(said) == before.pop():  # no layer inside has said anything
@@ -97,7 +89,8 @@ def _counted(model, x):
         part.register_forward_hook(after)
     with torch.no_grad():
         model(x)
-    return sum(said)
+    known[kind] = sum(said)
+    return known[kind]
 
 
 def in_order(work, chunks, device):

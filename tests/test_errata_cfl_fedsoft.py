@@ -16,7 +16,7 @@ from clusterfl_core.live import replay
 from clusterfl_core.live.labs.server import CENTERS
 
 BOOK = Path(__file__).resolve().parents[1] / "book"
-PAGES = [*sorted(BOOK.glob("0[7-9]_*.ipynb")), *sorted(BOOK.glob("1[0-3]_*.ipynb"))]
+PAGES = [*sorted(BOOK.glob("0[7-9]_*.ipynb")), *sorted(BOOK.glob("1[0-4]_*.ipynb"))]
 PAGES.append(BOOK / "simulating_many_clients.ipynb")
 LINE = cf.models.LinearRegression(10)
 

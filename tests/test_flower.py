@@ -66,6 +66,7 @@ ALGORITHMS = {
         cf.IFCA(cf.models.IFCAFemnist(side=8, classes=10, hidden=8), 2, cf.LocalSGD(2, 0.1)),
     ),
     "CFL": (lines, cf.CFL(LINE, eps1=0.5, eps2=0.1, local=cf.LocalSGD(3, 0.02))),
+    "CFL, quorum": (lines, cf.CFL(LINE, 0.5, 0.1, local=cf.LocalSGD(3, 0.02), quorum=0.5)),
     "CFL, gradients": (
         lines,
         cf.CFL(LINE, 0.5, 0.1, local=BATCHES, similarity="gradients", privacy="permutation"),
@@ -86,7 +87,7 @@ ALGORITHMS = {
     "FineTuned": (lines, cf.FineTuned(LINE, BATCHES, after=2, tune=cf.LocalSGD(3, 0.02))),
     "FedEM": (lines, cf.FedEM(LINE, 2, BATCHES, participation=0.5)),
 }
-THREE = pytest.mark.parametrize("name", ["IFCA, Gram", "CFL", "FedSoft, images"])
+THREE = pytest.mark.parametrize("name", ["IFCA, Gram", "CFL", "CFL, quorum", "FedSoft, images"])
 
 
 class Network:

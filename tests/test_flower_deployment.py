@@ -84,7 +84,7 @@ class IFCA(cf.IFCA):  # what the server asks about, the name and the settings, s
         if jobs.round == 1 and client == 0:
             bank = replies.bank.map(lambda tensor: tensor * float("nan"))
         elif jobs.round == 1:
-            bank = replies.bank.take([0, 0])
+            bank = cf.banks.Bank.fresh(cf.models.LinearRegression(3), 1, seed=0)
         elif client == 0:
             raise OSError("the disk is gone")
         else:
@@ -97,7 +97,7 @@ client = cf.flower.client_app(bad, lambda number: federation.train.take([number]
 """
 
 
-def test_clients_that_send_nan_two_models_an_error_and_nothing(tmp_path):
+def test_clients_that_send_nan_a_wrong_shape_an_error_and_nothing(tmp_path):
     file = tmp_path / "run.pt"
     with Lab(tmp_path, clients=3, port=18330) as lab:
         process = lab.submit(app(tmp_path / "app", "IFCA", BAD), 3, file, "timeout=100.0")
@@ -106,7 +106,8 @@ def test_clients_that_send_nan_two_models_an_error_and_nothing(tmp_path):
     first, *rest = [record["missing"] for record in far.history]
     print(rest, [round(record["seconds"]) for record in far.history])
     assert first == []
-    parts = [["not finite", "sent 2 models"], ["the disk is gone", "did not answer within 100"]]
+    parts = [["not finite", "sent models of shape [1, 3], not of 2 numbers each"]]
+    parts += [["the disk is gone", "did not answer within 100"]]
     for missing, said in zip(rest, parts, strict=True):
         whys = {one["client"]: one["why"] for one in missing}
         assert sorted(whys) == [0, 1], missing

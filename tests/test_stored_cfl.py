@@ -248,3 +248,11 @@ def test_who_waits_for_all_finds_every_cluster_and_who_does_not_misses_cuts():
     assert sorted(len(one["splits"]) for one in found[0.05]) == [0, 2, 2, 3, 3]
     first = {q: [(one["splits"] or [150])[0] for one in some] for q, some in found.items()}
     assert all(np.less(first[1.0], first[0.05]))
+
+
+def test_many_points_show_the_clusters_before_any_training_and_few_do_not():
+    found = {n: values("gap", data="mnist", points=n) for n in (50, 100, 200)}
+    right = {n: sum(one["updates"]["correct"][0] for one in some) for n, some in found.items()}
+    assert right == {50: 1, 100: 5, 200: 5}
+    few = values("gap", data="digits", points=70)
+    assert sum(one["updates"]["correct"][0] for one in few) == 2

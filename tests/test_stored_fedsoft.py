@@ -86,7 +86,7 @@ def test_on_the_stand_in_letters_fedem_gives_everybody_about_one_half():
         assert cf.evaluation.identity_accuracy(found, truth) == 1
 
 
-def test_fedsofts_springs_lift_a_client_on_letters_and_not_on_lines():
+def test_fedsofts_springs_lift_a_client_on_letters_and_on_lines_of_30_70():
     gain = 100 * np.subtract(
         *(values(LETTERS, "10:90", m, "heldout") for m in ("FedSoft", "LocalOnly"))
     )
@@ -97,6 +97,9 @@ def test_fedsofts_springs_lift_a_client_on_letters_and_not_on_lines():
     assert linear > 0.1
     alone, soft = (values(LINES, "10:90", m, "heldout") for m in ("LocalOnly", "FedSoft"))
     assert (alone < soft).all()  # errors
+    alone, soft = (values(LINES, "30:70", m, "heldout") for m in ("LocalOnly", "FedSoft"))
+    saved = 1 - np.array(soft) / alone
+    assert 0.02 <= saved.min().round(2) <= saved.max().round(2) <= 0.04
 
 
 def test_ifca_serves_the_clients_of_the_letters_better_than_fedsoft():
