@@ -307,8 +307,7 @@ def traffic(jobs, sent):
     """Bytes of model parameters that travel in one round trip: down (to the clients) and up.
 
     ``sent`` models came back. Identities and losses, a few bytes a client, are not counted, nor
-    are models that stay with the clients. A client that was sent no model trains for itself and
-    sends none back.
+    are models that stay with the clients. Who was sent none trains alone and sends none back.
     """
     if not jobs.models.numel():
         return 0, 0

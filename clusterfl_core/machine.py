@@ -73,7 +73,7 @@ def chunk_size(bank, clients, device="cpu"):
 
 
 def activations(model, x):
-    """How many numbers the layers of a model say for the points x [n, ...], counted once: an int."""
+    """How many numbers a model's layers say for the points x [n, ...], counted once: an int."""
     known, kind = _SAID.setdefault(model, {}), (x.shape, x.dtype, model.training)
     if kind in known:
         return known[kind]
@@ -89,8 +89,7 @@ def activations(model, x):
         part.register_forward_hook(after)
     with torch.no_grad():
         model(x)
-    known[kind] = sum(said)
-    return known[kind]
+    return known.setdefault(kind, sum(said))
 
 
 def in_order(work, chunks, device):

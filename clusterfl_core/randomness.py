@@ -22,7 +22,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from clusterfl_core.check import items, kind, share, whole
 
 __all__ = ["BATCHES", "INITIALIZATION", "PARTICIPATION", "POPULATION", "SECRET", "SELECTION"]
-__all__ += ["Mode", "drawing_from", "generator", "participants"]
+__all__ += ["drawing_from", "generator", "participants"]
 
 # The streams of this package, so that two uses never share numbers.
 INITIALIZATION, PARTICIPATION, BATCHES, POPULATION, SELECTION = range(5)
@@ -60,16 +60,10 @@ def participants(key, clients, participation):
     return order[:chosen].sort().values
 
 
-class Mode(TorchDispatchMode):
-    """Sees every operation of its thread; torch's compiler, two seconds of import, stays out."""
-
-    @classmethod
-    def _should_skip_dynamo(cls):
-        return False  # True, torch's default, loads the compiler to tell it so
-
-
-class drawing_from(Mode):
+class drawing_from(TorchDispatchMode):
     """Inside it, whatever this thread draws with torch comes from one generator, not the global."""
+
+    _should_skip_dynamo = classmethod(lambda _: False)  # True, the default, loads torch's compiler
 
     def __init__(self, source):
         super().__init__()

@@ -1945,7 +1945,6 @@ INSIDE = {
     "page": {RECORDS: "Laboratory", PAGE: "laboratory looks"},
     "fields": {PAGE: " ".join(fields.__all__)},
     "random": {PAGE: "Stream philox"},
-    "randomness": {HOT: "Mode"},
     "sources": {PAGE: "packed_digits"},
     "labs": {PAGE: "all but the laboratory itself"},
     "machine": {HOT: "activations chunk_size free_memory in_order placed watched"},

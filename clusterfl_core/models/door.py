@@ -5,10 +5,10 @@ import weakref
 
 import torch
 from torch.nn.parameter import is_lazy
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from clusterfl_core.check import kind, shown, whole
 from clusterfl_core.models.forms import cross_entropy, form, point_loss
-from clusterfl_core.randomness import Mode
 
 __all__ = ["check"]
 
@@ -168,8 +168,10 @@ class _Drew(RuntimeError):
     """A part draws random numbers; the message is its name."""
 
 
-class _Watch(Mode):
+class _Watch(TorchDispatchMode):
     """Notices every draw of this thread, before it happens, and in which part of a model."""
+
+    _should_skip_dynamo = classmethod(lambda _: False)  # True, the default, loads torch's compiler
 
     def __init__(self, model):
         super().__init__()
