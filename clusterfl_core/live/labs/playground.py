@@ -61,8 +61,8 @@ MISSIONS = [
         "alone",
         "Everyone for themselves",
         "Make training alone the best of the seven on average, by 2 points, and better than 80 "
-        "percent. Label skew leads there, but not all of it, and with half as many images the lead "
-        "is larger.",
+        "percent. Label skew leads there, at 40 images short of the whole of it, and with half as "
+        "many images the lead is larger.",
         "Where each client meets mostly two digits of its own, the others teach its model what it"
         " never needs. Pushed to the end, at 40 images, the lead is gone: with nothing but two "
         "digits a client, FedSoft's personal models learn them as well.",
