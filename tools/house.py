@@ -454,9 +454,6 @@ def test_deployment() -> None:
             )
             line = f"import site; site.addsitedir({below.strip()!r})\n"
             (Path(above.strip()) / "book.pth").write_text(line)
-            # Jupyter's jsonschema compiles a grammar with it on import, for longer than a busy
-            # machine has of the 15 seconds that Ray gives its helpers to start.
-            (Path(above.strip()) / "rfc3987_syntax.py").write_text("raise ImportError\n")
             project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
             (needed,) = project["project"]["optional-dependencies"]["flower"]
             needed = needed.replace("flwr", "flwr[simulation]")
