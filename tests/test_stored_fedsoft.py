@@ -100,6 +100,15 @@ def test_fedsofts_springs_lift_a_client_on_letters_and_on_lines_of_30_70():
     alone, soft = (values(LINES, "30:70", m, "heldout") for m in ("LocalOnly", "FedSoft"))
     saved = 1 - np.array(soft) / alone
     assert 0.02 <= saved.min().round(2) <= saved.max().round(2) <= 0.04
+    for rival in ("IFCA", "FedEM"):
+        assert (np.array(values(LINES, "30:70", rival, "heldout")) < soft).all()
+
+
+@pytest.mark.parametrize("pattern", ["10:90", "linear", "30:70"])
+def test_with_the_regression_a_client_has_less_error_than_alone(pattern):
+    cured, alone = (values(LINES, pattern, m, "heldout") for m in ("regression", "LocalOnly"))
+    assert len(cured) == 5
+    assert np.less(cured, alone).all()
 
 
 def test_ifca_serves_the_clients_of_the_letters_better_than_fedsoft():
