@@ -14,7 +14,7 @@ SAID = [  # an experiment, what the chapter says of it, and its code
     ("06_cifar", "copies that had been JPEG files", '", from JPEG copies (lossy)"'),
     ("06_groups", "28 of its images", "n, x, y = 28, digits.train.x, digits.train.y"),
     ("06_groups", "keeps the best of three starts", "starts, rounds = (3, 20) if paper"),
-    ("06_hands", "of 420 people the 80 who lean most to the right", '"mnist_writers", 420, seed=seed'),
+    ("06_hands", "the 80 who lean most to the right", '"mnist_writers", 420, seed=seed'),
     ("06_hands", "the 80 at the other end", "ranks[: m // 2], ranks[-m // 2 :]"),
     ("06_hands", "40 rounds of ten steps", "ten = cf.LocalSGD(10, 0.1)"),
     ("06_hands", "the better of two starts", "range(2 * seed, 2 * seed + 2)"),
