@@ -964,6 +964,15 @@ def test_a_shared_link_that_is_played_again_says_so(desk, site):
         assert status.text_content() == bench.state(), "the end is said"
 
 
+@pytest.mark.parametrize("by", ["models", "cross", "losses"])
+def test_by_losses_a_lower_threshold_moves_more_models(by):
+    settings = {"by": by, "link": "single", "near": 1.2, "noise": 1, "points": 40}
+    for t in (10, 40, 60, 100):
+        found = cf.live.labs.threshold.cut(t, **settings, size=3, draw=0)
+        # all up; by losses the others' down to each, then the groups'
+        assert found["moved"] == (12 if by == "models" else 12 + 12 * 11 + 12 * found["groups"])
+
+
 @pytest.mark.parametrize("more", [{}, {"near": 0.8}, {"noise": 1.6}, {"by": "losses"}])
 def test_the_window_of_the_threshold_is_where_all_stand_right(more):
     lab = cf.live.labs.threshold

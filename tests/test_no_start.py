@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse.csgraph import connected_components
 from scipy.stats import trim_mean
+from test_flower import Network, alike, serve
 from test_oneshot_fedem import THETA, Normal, without
 from torch.nn.functional import normalize
 
@@ -315,6 +316,43 @@ def test_united_clusters_keep_the_model_of_the_largest():
     assert state.made.tolist() == [True] + [False] * 5
 
 
+def test_a_cluster_without_a_model_starts_from_the_global_one():
+    federation, algorithm = regression(THETA[:2], 12, 30, 0.2), stocfl(1.0, part=0.25)
+    waiting = 0  # clusters of which nobody has trained yet, over the rounds
+    for one in cf.rounds(algorithm, federation, 6):
+        state = one.state
+        rows, names = state.bank.flatten(), state.assignments.unique()
+        without = names[~state.made[names]]
+        waiting += len(without)
+        assert torch.equal(rows[without], rows[12].expand(len(without), -1))
+        assert not (rows[names[state.made[names]]] == rows[12]).all(1).any()
+    assert waiting
+
+
+def test_of_two_clusters_of_one_size_the_model_of_the_lower_name_is_kept():
+    federation, algorithm = regression(THETA[:2], 4, 30, 0.2), stocfl(-1.0)
+    state = algorithm.init(federation, 0)
+    bank = state.bank.unflatten(torch.arange(5.0).double()[:, None].expand(-1, 4).clone())
+    names, yes = torch.tensor([0, 1, 1, 0]), torch.ones(4, dtype=torch.bool)
+    state = replace(state, bank=bank, assignments=names, seen=yes, psi=torch.ones(4, 4).double())
+    for made, kept in (([True, True, False, False], 0.0), ([False, True, False, False], 1.0)):
+        united_ = algorithm.united(replace(state, made=torch.tensor(made)))
+        assert united_.bank.flatten()[0].tolist() == [kept] * 4
+
+
+# ---------------------------------------------------------------- in both engines
+
+
+@pytest.mark.parametrize("name", ["parameters", "losses", "StoCFL"])
+def test_what_the_chapter_builds_ends_with_the_same_bits_elsewhere(name):
+    federation = regression(THETA, 18, 30, 0.2)
+    kinds = {"parameters": sr_fca, "losses": by_losses}
+    algorithm = stocfl(0.9, 0.1, 0.5) if name == "StoCFL" else kinds[name](near=0.25, beta=0.2)
+    near = cf.run(algorithm, federation, 8, seed=3)
+    far = serve(Network(algorithm, federation), algorithm, 8, federation, seed=3)
+    assert alike(far, near)
+
+
 # ---------------------------------------------------------------- the stored runs
 
 
@@ -337,9 +375,14 @@ def test_seeds_of_the_search_are_none_of_the_comparison(name):
     assert len(runs) == 6
     assert {one["seed"] for one in runs} == {100}
     for one in runs:
-        for found in one["values"].values():
+        for method, found in one["values"].items():
             assert len(found["first"]) == 12
             assert found["won"] in found["tried"]
+            tried = [str(setting) for setting in found["tried"]]
+            best = sorted(range(12), key=lambda c: -found["first"][c])[:3]
+            clove = method == "CLoVE"  # has four settings twice, and looked at one of them twice
+            assert len(set(tried)) == (8 if clove else 12)
+            assert len({tried[c] for c in best}) == (2 if clove else 3)
 
 
 # ---------------------------------------------------------------- the cut on other worlds

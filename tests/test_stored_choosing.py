@@ -456,6 +456,17 @@ def test_what_is_seen_orders_the_table(diagnoses):
         assert seen[kind].count("neither") == asked
 
 
+def test_what_the_decision_table_says_of_points_and_first_updates(diagnoses):
+    for kind, some in diagnoses.items():
+        one = list(some.values())
+        assert {(x.points, x.answers) for x in one} == {(8.0 if kind == "tiny" else 40.0, 1.0)}
+        assert np.mean([x.lengths for x in one]) < 1.3, kind
+    for kind, pair in (("skewed", (0.47, 0.15)), ("hard", (0.42, 0.12))):
+        some = diagnoses[kind].values()
+        means = [np.mean([getattr(x, side) for x in some]) for side in ("within", "across")]
+        assert tuple(np.round(means, 2)) == pair
+
+
 def test_the_gap_on_hard_is_smaller_than_after_a_search(diagnoses, searches):
     def searched(m):  # as the chapter takes it, on both seeds of the search
         one = searches["hard", m, 16]

@@ -203,7 +203,7 @@ function cut_at(state) {
     near_pairs: trees.pairs.filter((one) => one <= limit).length / trees.pairs.length,
     curve: PERCENTS.map((percent) => [percent, cut_of((percent / 100) * trees.top).error]),
     alone: trees.cuts[0].error,
-    moved: state.by === "models" ? trees.m : trees.m ** 2,
+    moved: state.by === "models" ? trees.m : trees.m * (trees.m + Math.max(...cut.groups) + 1),
   };
 }
 
@@ -310,7 +310,7 @@ laboratory("threshold", {
     ["pairs within true groups", 100 * inside, 1, " %"],
     ["error of the groups' means", error, 4],
     ["error of training alone", alone, 4],
-    ["models moved to compare", moved, 0],
+    ["models moved", moved, 0],
   ],
   python: ({ threshold, by, link, near, noise, points, size, draw }) =>
     [

@@ -113,7 +113,8 @@ def cut(threshold, *, by, link, near, noise, points, size, draw):
         best matching, in percent; "pairs", within the threshold, and "inside", within the true
         groups, in percent of all pairs; "error", mean squared distance of a group's mean model
         from its clients' true ones, and "alone", that of the lone models; "moved", models that
-        travel until clients can be compared.
+        travel: to compare the clients and, by losses, each group's to every client, to sort the
+        clients again.
     """
     from scipy.cluster.hierarchy import fcluster, linkage  # slow to import
 
@@ -134,7 +135,7 @@ def cut(threshold, *, by, link, near, noise, points, size, draw):
         "inside": 100 * same.mean(),
         "error": ((means[found] - own) ** 2).sum(1).mean(),
         "alone": ((alone - own) ** 2).sum(1).mean(),
-        "moved": m if by == "models" else m**2,
+        "moved": m if by == "models" else m * (m + found.max() + 1),
     }
 
 
