@@ -494,3 +494,37 @@ def test_the_advice_on_the_kinds(diagnoses, runs):
     assert min(habits, key=lambda m: np.mean(habits[m])) == "CFL"
     assert round(np.mean(habits["CFL"]), 1) == 1.8
     assert round(behind["slant"], 1) == 1.1
+
+
+@pytest.fixture(scope="module")
+def breaking(runs):
+    """What breaks by the rule of Table 13.2: it fails often, or its worst client is far behind."""
+    found = {}
+    for kind in KINDS:
+        of = {
+            m: np.array([runs[kind, m, 16][s]["clients"] or [0, 0] for s in range(10)], object)
+            for m in ROWS
+        }
+        mean = {m: np.array([np.mean(one) for one in some]) for m, some in of.items()}
+        low = {m: np.mean([min(one) for one in some]) for m, some in of.items()}
+        bar = np.max([mean[m] for m in ("FedAvg", "LocalOnly", "FineTuned")], 0) - 0.01
+        far = max(low.values()) - 0.1
+        found[kind] = {m for m in ROWS if (mean[m] < bar).sum() >= 5 or low[m] < far}
+    return found
+
+
+BREAKS = {
+    "CLoVE": "nested both soft skewed tiny writers",
+    "OneShot": "nested both soft skewed tiny",
+    "OneShot?": "nested both soft writers slant",
+    "IFCA": "hard slant nested both many",
+    "IFCA, five": "hard slant nested both many",
+    "FedSoft": "soft tiny",
+    "FedSoft+": "skewed soft tiny both",
+    "FineTuned": "nested liars many",
+}
+
+
+@pytest.mark.parametrize(("m", "kinds"), BREAKS.items())
+def test_where_the_summary_says_that_a_method_breaks_it_does(breaking, m, kinds):
+    assert set(kinds.split()) <= {kind for kind in KINDS if m in breaking[kind]}
