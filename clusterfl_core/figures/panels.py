@@ -238,6 +238,8 @@ def _swatch(handle):
     else:
         found = handle.get_facecolor()
         area = Rectangle((5, 1), 20, 10, fc=found if np.ndim(found) == 1 else found[0], lw=0)
+        edge = handle.get_edgecolor()  # of the stripes
+        area.set(ec=edge if np.ndim(edge) == 1 else edge[0] if len(edge) else "none")
         area.set(hatch=handle.get_hatch(), transform=None)
         small.add_artist(area)
     style = "width:30px;height:12px;vertical-align:middle;overflow:visible"
@@ -531,7 +533,7 @@ class Panel(Axes):
             levels = np.sort(check.array("levels", levels, None))
         values = _heights(height, x, y)
         seen = self.owner.look(None, like)
-        style = {"colors": seen.colour, "linestyles": seen.dash, "linewidths": 1, "alpha": 0.7}
+        style = {"colors": seen.colour, "linestyles": seen.dash, "linewidths": 1}
         self.contour(x, y, _numbers(values), levels, **style)
         return self
 

@@ -164,7 +164,7 @@ function fitting(description) {
 function drawn({ size, at, within, line }, run) {
   const { world, algorithm, state, path } = run;
   const identities = estimate_identities(world.model, state.bank, world);
-  const radius = size < 330 ? 6.5 : 7.5;
+  const radius = 7.5;
   const grid = [-2, -1, 0, 1, 2].map((v) => {
     const [x, y] = at([v, v]);
     return `M${x} 0V${size}M0 ${y}H${size}`;

@@ -37,6 +37,7 @@ export function group_mark(group, x, y, radius, attributes = {}) {
 export function client_mark(group, model, x, y, radius) {
   const colour = colour_of(model);
   const down = { triangle: 0.25, "triangle upside down": -0.25 }[spoken_mark(group)] ?? 0;
+  const size = Math.max(11, 1.35 * radius);
   return svg(
     "g",
     {},
@@ -45,9 +46,9 @@ export function client_mark(group, model, x, y, radius) {
       "text",
       {
         x,
-        y: y + radius * (0.48 + down),
+        y: y + 0.355 * size + radius * down,
         class: "number",
-        style: `fill:${ink_on(colour)};font-size:${(1.35 * radius).toFixed(1)}px`,
+        style: `fill:${ink_on(colour)};font-size:${size.toFixed(1)}px`,
       },
       `${model}`,
     ),
