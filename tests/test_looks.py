@@ -85,7 +85,7 @@ def test_figures_look_as_committed(browser, tmp_path, scheme, width):
     found = pictured(browser, gallery(tmp_path, scheme), width, tmp_path)
     path = LOOKS / f"figures-{width}-{scheme}.png"
     if RECORD:
-        found.quantize(64, dither=Image.Dither.NONE).save(path, optimize=True)
+        found.quantize(256, dither=Image.Dither.NONE).save(path, optimize=True)
     with Image.open(path) as committed:
         assert unlikeness(found, committed) <= SHARE, f"unlike {path.name}: LOOKS=record shows it"
 
