@@ -45,6 +45,11 @@ cf.run(cf.FedAvg({model}, cf.LocalSGD(2, 0.1)), world, 2, seed=0)
     assert loaded(code, "torch._dynamo", "sympy", "triton") == []
 
 
+def test_notebooks_are_read_without_a_grammar_of_addresses():
+    """From jsonschema 4.25 on it is compiled at every start, which takes two seconds."""
+    assert loaded("import nbformat", "rfc3987_syntax") == []
+
+
 def test_images_are_twisted_without_a_library_of_figures_or_statistics():
     code = "import clusterfl_core as cf; cf.populations.rotated('digits', 4, 2)"
     assert loaded(code, "IPython", "ipywidgets", "matplotlib", "torchvision") == []

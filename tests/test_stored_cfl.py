@@ -256,3 +256,18 @@ def test_many_points_show_the_clusters_before_any_training_and_few_do_not():
     assert right == {50: 1, 100: 5, 200: 5}
     few = values("gap", data="digits", points=70)
     assert sum(one["updates"]["correct"][0] for one in few) == 2
+
+
+# ---- servers that clip
+
+
+def test_a_server_that_clips_and_keeps_its_second_threshold_seldom_finds_the_groups():
+    """Chapter 9: in 0 to 3 of ten seeds, whoever lies, and where nobody does."""
+    found = {}
+    for one in cf.results.stored("09_lies", server="clips"):
+        ended = one["values"]["parted"] and one["values"]["whole"]
+        found.setdefault(one["settings"]["lie"], []).append(ended)
+    assert len(found) == 5
+    assert {len(runs) for runs in found.values()} == {10}
+    times = [sum(runs) for runs in found.values()]
+    assert (min(times), max(times)) == (0, 3)

@@ -104,6 +104,13 @@ def test_fedsofts_springs_lift_a_client_on_letters_and_on_lines_of_30_70():
         assert (np.array(values(LINES, "30:70", rival, "heldout")) < soft).all()
 
 
+def test_on_fresh_data_ifca_is_ahead_of_fedsoft_in_10_90_and_on_letters():
+    ifca, soft = (values(LINES, "10:90", m, "heldout") for m in ("IFCA", "FedSoft"))
+    assert (ifca < soft).all()  # errors
+    ifca, soft = (values(LETTERS, "10:90", m, "heldout").mean() for m in ("IFCA", "FedSoft"))
+    assert (round(100 * soft), round(100 * ifca)) == (58, 70)
+
+
 @pytest.mark.parametrize("pattern", ["10:90", "linear", "30:70"])
 def test_with_the_regression_a_client_has_less_error_than_alone(pattern):
     cured, alone = (values(LINES, pattern, m, "heldout") for m in ("regression", "LocalOnly"))

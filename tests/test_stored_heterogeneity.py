@@ -55,8 +55,21 @@ def test_skew_yields_to_patience_and_to_variates_and_not_to_springs():
         assert everybody[own_model].max() < everybody["as it was"].min() - 0.3
 
 
+def test_under_skew_springs_gain_in_no_seed_and_variates_more_than_steps_in_eight():
+    own, worst = column("label skew 0.1"), column("label skew 0.1", 1)
+    was = own["as it was"]
+    assert (own["FedProx"] < was + 0.0005).all()
+    assert (own["SCAFFOLD"] > own["three times the steps"]).sum() == 8
+    luck = own["plain mean"] - was
+    assert -0.06 < luck.min() < -0.05 < 0.03 < luck.max() < 0.04
+    assert 0.045 < worst["fine-tuning"].mean() - worst["alone"].mean() < 0.055
+
+
 def test_under_conflict_only_more_models_help():
     own = column("conflict, 3 pairs")
     assert (own["alone"] < own["fine-tuning"]).all()
     assert (own["fine-tuning"] < own["one model a group"]).all()
-    assert own["SCAFFOLD"].mean() - own["as it was"].mean() < 0.01
+    was = own["as it was"]
+    for patient in ("three times the rounds", "three times the steps"):
+        assert (own[patient] > was + 0.005).all()
+    assert 0 < own["SCAFFOLD"].mean() - was.mean() < 0.005

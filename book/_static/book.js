@@ -48,7 +48,7 @@ document.addEventListener("DOMContentLoaded", () => {
     const words = document.createTreeWalker(text, NodeFilter.SHOW_TEXT);
     while (words.nextNode()) {
       const { data, parentElement } = words.currentNode;
-      if (parentElement.closest("code, pre, .math, .cfl-lab")) continue;
+      if (parentElement.closest("code, pre, .math")) continue;
       const minus = data.replace(/(^|[\s(])-(?=\.?\d)/g, "$1−");
       words.currentNode.data = minus.replace(/± (?=\d)/g, "±\u00a0");
     }

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.colors import LinearSegmentedColormap
+from matplotlib.colors import LinearSegmentedColormap, to_rgba_array
 from matplotlib.figure import Figure as Sheet
 from matplotlib.lines import Line2D
 from matplotlib.patches import Circle, Rectangle
@@ -236,10 +236,9 @@ def _swatch(handle):
         line.set_markersize(np.clip(handle.get_markersize(), 5, 8))
         small.add_artist(line)
     else:
-        found = handle.get_facecolor()
-        area = Rectangle((5, 1), 20, 10, fc=found if np.ndim(found) == 1 else found[0], lw=0)
-        edge = handle.get_edgecolor()  # of the stripes
-        area.set(ec=edge if np.ndim(edge) == 1 else edge[0] if len(edge) else "none")
+        both = handle.get_facecolor(), handle.get_edgecolor()  # the edge's is the stripes'
+        face, edge = (next(iter(to_rgba_array(one)), "none") for one in both)
+        area = Rectangle((5, 1), 20, 10, fc=face, ec=edge, lw=0)
         area.set(hatch=handle.get_hatch(), transform=None)
         small.add_artist(area)
     style = "width:30px;height:12px;vertical-align:middle;overflow:visible"
