@@ -473,10 +473,13 @@ class Panel(Axes):
             if named is not None and len(check.wholes(name, named)) != len(clients):
                 raise ValueError(f"{name} must name {len(clients)} clients, got {len(named)}")
         after = after if after is None else _spots("after", after)
+        alike = {}  # spots by their look
         for i, spot in enumerate(clients):
             shape = marker(0 if clusters is None else clusters[i])
             color = GREY if chosen is None else colour(chosen[i])
-            self.plot(*spot, shape, color=color, ms=8, mec=PAPER, mew=0.6)
+            alike.setdefault((shape, color), []).append(spot)
+        for (shape, color), spots in alike.items():
+            self.plot(*np.transpose(spots), shape, color=color, ms=8, mec=PAPER, mew=0.6)
         for spot in truths:
             self.plot(*spot, "*", ms=17, mfc="none", mec=INK, mew=1.2)
         if after is not None:
