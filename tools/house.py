@@ -7,6 +7,7 @@ own packages is run with the Python of `.venv`, which `setup` makes.
 import argparse
 import ast
 import contextlib
+import difflib
 import functools
 import hashlib
 import http.server
@@ -321,7 +322,9 @@ def results(
     """
     known = [path.stem for path in experiments(root)]
     if experiment not in known:
-        sys.exit(f"There is no experiment {experiment!r}: choose one of {', '.join(known)}.")
+        near = sorted(difflib.get_close_matches(experiment, known, 8, 0))
+        more = " or another notebook of book/experiments" if len(known) > len(near) else ""
+        sys.exit(f"There is no experiment {experiment!r}: choose one of {', '.join(near)}{more}.")
     if preset not in ("quick", "paper"):
         sys.exit(f"The preset must be quick or paper, not {preset!r}.")
     if not re.fullmatch("auto|cpu|mps|cuda(:[0-9]+)?", device):
