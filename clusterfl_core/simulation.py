@@ -1,14 +1,12 @@
 """Run an algorithm on a federation, round after round, on one machine.
 
 The loop is the contract of every algorithm (:mod:`clusterfl_core.contract`). Clients are handled in
-chunks, each one batch of tensors and as large as fits the cache; on several cores several chunks
-are computed at once. On a CPU nothing depends on the chunk: a client computes the same alone and
-among others, and answers are read in the order of the clients, as they come. So an algorithm that
-only sums them needs memory for a few chunks, however many clients there are.
+chunks as large as fit the cache, on several cores several at once. On a CPU nothing depends on the
+chunk: a client computes the same alone and among others, and answers are read in the order of the
+clients, as they come. So an algorithm that only sums them needs memory for a few chunks.
 
 A GPU is not held to that: its libraries choose the order of sums by the size of a batch, and some
-of PyTorch's backward passes (``max_pool2d``, ``Embedding``) add in whatever order threads finish.
-Two runs there agree to rounding, which training amplifies.
+backward passes add in the order in which threads finish. Two runs there agree up to rounding.
 
 >>> import clusterfl_core as cf
 >>> federation = cf.populations.rotated("digits", clients=8, clusters=4)
@@ -31,6 +29,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from os import PathLike
 from pathlib import Path
+from threading import RLock
 
 import torch
 
@@ -125,8 +124,9 @@ def run(algorithm, federation, rounds, *, seed=0, device="auto", progress=True, 
     from tqdm import tqdm  # here, since importing it takes time
 
     look = {"desc": type(algorithm).__name__, "unit": "round", "leave": False, "delay": 1}
-    hidden = not (progress and machine.watched())
-    bar = tqdm(total=rounds, initial=so_far.state.round, disable=hidden, **look)
+    mute = not (progress and machine.watched())
+    own = {"_lock": RLock(), "monitor_interval": 0}  # tqdm's lock may be held by a killed process
+    bar = type("Bar", (tqdm,), own)(total=rounds, initial=so_far.state.round, disable=mute, **look)
     clients = machine.placed(federation.train, device)
     trip = partial(_trip, algorithm, clients=clients, device=device, keep=False)
     with bar:

@@ -3,6 +3,7 @@
 import ast
 import multiprocessing
 import random
+import subprocess
 import sys
 import time
 from dataclasses import dataclass, replace
@@ -196,6 +197,32 @@ def test_a_killed_run_goes_on_bit_for_bit(name, tmp_path):
     done = cf.Run.load(file, trust=[algorithm, algorithm.init(federation, 5)]).state.round
     whole = cf.run(algorithm, federation, done + 2, seed=5)
     assert same(cf.run(algorithm, federation, done + 2, seed=5, checkpoint=file), whole)
+
+
+HOLDS = """
+import multiprocessing, os, signal
+from tqdm import tqdm
+import clusterfl_core as cf
+
+lock = tqdm.get_lock()  # of this process and of all that it forks
+def dies():
+    lock.acquire()
+    os.kill(os.getpid(), signal.SIGKILL)
+
+one = multiprocessing.get_context("fork").Process(target=dies)
+one.start()
+one.join()
+print(one.exitcode, lock.locks[0].acquire(False))
+world = cf.populations.regression([[1.0], [-1.0]], clients=4, points=5, noise=0.1)
+print(cf.run(cf.FedAvg(cf.models.LinearRegression(1)), world, 2).state.round)
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs fork")
+def test_whoever_is_killed_while_a_bar_is_drawn_holds_up_no_other_run():
+    command = [sys.executable, "-c", HOLDS]
+    done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=120)
+    assert done.stdout.split() == ["-9", "False", "2"]
 
 
 def test_strangers_use_public_names_only():

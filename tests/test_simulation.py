@@ -489,8 +489,12 @@ def test_a_run_prints_nothing_when_nobody_watches(capsys, algorithm):
 
 def test_a_bar_shows_where_somebody_watches_and_only_if_wanted(monkeypatch, capsys):
     monkeypatch.setattr(machine, "watched", lambda: True)
-    shown = tqdm.tqdm
-    monkeypatch.setattr(tqdm, "tqdm", lambda **how: shown(**how | {"delay": 0}))
+
+    class AtOnce(tqdm.tqdm):
+        def __init__(self, **how):
+            super().__init__(**how | {"delay": 0})
+
+    monkeypatch.setattr(tqdm, "tqdm", AtOnce)
     run(ALGORITHMS["IFCA"], FEDERATION, 2, progress=False)
     assert capsys.readouterr() == ("", "")
     run(ALGORITHMS["IFCA"], FEDERATION, 2, progress=True)
