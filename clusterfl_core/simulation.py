@@ -6,7 +6,7 @@ chunk: a client computes the same alone and among others, and answers are read i
 clients, as they come. So an algorithm that only sums them needs memory for a few chunks.
 
 A GPU is not held to that: its libraries choose the order of sums by the size of a batch, and some
-backward passes add in the order in which threads finish. Two runs there agree up to rounding.
+backward passes add as threads finish. Two runs there agree to rounding, which training amplifies.
 
 >>> import clusterfl_core as cf
 >>> federation = cf.populations.rotated("digits", clients=8, clusters=4)
